@@ -15,11 +15,11 @@ import (
 
 // excludedHistory is the part of the history that a suite does not judge.
 type excludedHistory struct {
-	// executions holds the executions that are not judged, and their chains.
+	// executions are the executions that are not judged, and their chains.
 	executions map[execution.ID]bool
-	// workers holds the incarnations whose state is unknown.
+	// workers are the incarnations whose state is unknown.
 	workers map[execution.Incarnation]bool
-	// kinds lists the kinds of unreadable events that are not about an execution.
+	// kinds are the kinds of unreadable events that are not about an execution.
 	kinds []history.Kind
 }
 
@@ -58,7 +58,7 @@ func (s *Suite) excludeExecution(id, chain execution.ID) {
 	}
 }
 
-// excludeRelated sets aside an execution whose chain, parent or worker is set aside.
+// excludeRelated excludes an execution whose chain, parent or worker is excluded.
 func (s *Suite) excludeRelated(e *history.Event) {
 	of := s.excluded.executions
 	if e.Execution == 0 || of[e.Execution] {
@@ -72,15 +72,15 @@ func (s *Suite) excludeRelated(e *history.Event) {
 // Aside is the number of executions that are not judged because one of their events is unreadable.
 func (s *Suite) Aside() int { return len(s.excluded.executions) }
 
-// Blind says that unreadable events make it impossible to judge an invariant.
+// Blind reports whether unreadable events make it impossible to judge an invariant.
 func (s *Suite) Blind(i *Invariant) bool {
 	return i.Across && len(s.excluded.executions) > 0 || slices.ContainsFunc(s.excluded.kinds, func(k history.Kind) bool {
 		return slices.Contains(i.Needs, k) || slices.Contains(i.Whole, k)
 	})
 }
 
-// isExcluded says that findings about an execution don't count. id is 0 for a finding about none in
-// particular.
+// isExcluded reports whether findings about an execution don't count. id is 0 for a finding about no
+// particular execution.
 func (s *Suite) isExcluded(i *Invariant, id execution.ID) bool {
 	if s.excluded.executions == nil {
 		return false

@@ -12,43 +12,40 @@ import (
 // never is later than any moment of a run.
 const never = time.Duration(1<<63 - 1)
 
-// candidate is one incarnation, seen as a possible target of dispatches, according to the history.
+// candidate is the state of one incarnation as a possible target of dispatches, according to the history.
 type candidate struct {
 	worker      execution.WorkerID
 	incarnation execution.Incarnation
 	runtimes    []string
 	capacity    int
 	state       execution.Lifecycle
-	// left says that it has drained or stopped, or was lost or superseded. These states are
-	// permanent.
+	// left reports whether it has drained or stopped, or was lost or superseded. These states are permanent.
 	left      bool
 	leaseEnds time.Duration
-	// leaseOver is when the lease ends by a clock that is never set.
+	// leaseOver is when the lease ends by a clock that never jumps.
 	leaseOver time.Duration
 	consuming bool
-	// unhealthy says that an executor may consider it unhealthy, surelyUnhealthy that every
-	// executor must.
+	// unhealthy reports whether an executor may consider it unhealthy, surelyUnhealthy whether every executor
+	// must.
 	unhealthy, surelyUnhealthy bool
 	load                       int
-	// claims is the number of runs that it has begun.
+	// claims is the number of runs that it has claimed.
 	claims int
 	// waiting is the number of dispatches that it has not claimed.
 	waiting int
 
-	// failures are the ends of runs for reasons that blame the worker, the latest last: the true
-	// figures, to compare its reports with.
+	// failures are the ends of runs for reasons that blame the worker, the latest last. They are the true
+	// figures, with which its reports are compared.
 	failures []ownFailure
-	// snapshots is the evidence for its health over time, the oldest first.
+	// snapshots are the evidence for its health over time, the oldest first.
 	snapshots []snapshot
 
-	// Each is the time since which a condition holds without a break, never if it does not hold
-	// now. fitSince: it could be given work. goodSince: it could be given work and was not
-	// unhealthy. wellSince: it could be given work and was not surely unhealthy. idleSince: it
-	// holds nothing.
+	// Each is the time since which a condition has held without a break, never if it does not hold now.
+	// fitSince: it could be given work. goodSince: it could be given work and was not unhealthy. wellSince:
+	// it could be given work and was not surely unhealthy. idleSince: it holds nothing.
 	fitSince, goodSince, wellSince, idleSince time.Duration
-	// fitUntil is the end of the last period, longer than brief, in which it could be given work.
-	// Executors look at waiting executions twice, brief apart, so they rightly know nothing of
-	// shorter periods.
+	// fitUntil is the end of the last period, longer than brief, in which it could be given work. Executors
+	// look at waiting executions twice, brief apart, so they can't know of shorter periods.
 	fitUntil, brief time.Duration
 	// wellUntil is the end of the last period in which it could be given work and was not surely
 	// unhealthy.
@@ -57,7 +54,8 @@ type candidate struct {
 	roomSince time.Duration
 	// busySince is the time since which it has held something; never while it holds nothing.
 	busySince time.Duration
-	// freed is when executions were last taken from it, the latest last, no more than its capacity.
+	// freed holds the times at which executions were last taken from it, the latest last, at most as many as
+	// its capacity.
 	freed []time.Duration
 }
 
@@ -66,13 +64,13 @@ type ownFailure struct {
 	key execution.Key
 	// process wrote the end.
 	process string
-	// at is when the database last answered it. A run counts for its worker from the answer on, and
-	// a worker that gets none writes the end again.
+	// at is when the database last answered the write. A run counts for its worker from the answer on, and a
+	// worker that gets no answer repeats the write.
 	at time.Duration
 }
 
-// noteRefusedEnd notes that the database refused a write of an end that it has already. The answers
-// before may have been lost, so the worker may learn of the end only now.
+// noteRefusedEnd notes that the database refused to write an end that it had already stored. Earlier answers
+// may have been lost, so the worker may learn of the end only now.
 func (c *candidate) noteRefusedEnd(e *history.Event) {
 	for n, f := range c.failures {
 		if f.key == (execution.Key{ID: e.Execution, Epoch: e.Epoch}) && f.process == e.Process {
@@ -83,14 +81,14 @@ func (c *candidate) noteRefusedEnd(e *history.Event) {
 	}
 }
 
-// snapshot is the evidence for a worker's health, valid from a moment on.
+// snapshot is the evidence for a worker's health from a moment on.
 type snapshot struct {
 	from                       time.Duration
 	total, failed, consecutive int
 	// lastFailure is by the database's clock.
 	lastFailure time.Duration
-	// expired are the ends of dispatches that it left unclaimed while it stayed active, by the
-	// database's clock, which counts their age.
+	// expired holds when each dispatch that it left unclaimed while active ended, by the database's clock,
+	// which also measures their age.
 	expired []time.Duration
 }
 
@@ -113,13 +111,13 @@ func (c *candidate) applyLifecycle(e *history.Event, cordoned bool) {
 	c.fitSince, c.goodSince, c.wellSince = never, never, never
 }
 
-// endFitPeriod notes that the worker could be given work until at.
+// endFitPeriod ends at at the period in which the worker could be given work.
 func (c *candidate) endFitPeriod(at time.Duration) {
 	c.fitUntil = c.lastFit(at)
 	c.endWellPeriod(at)
 }
 
-// endWellPeriod notes that the worker was not surely unhealthy until at.
+// endWellPeriod ends at at the period in which the worker was not surely unhealthy.
 func (c *candidate) endWellPeriod(at time.Duration) {
 	if c.wellSince != never {
 		c.wellUntil = max(c.wellUntil, min(at, c.leaseOver))
@@ -138,7 +136,7 @@ func (c *candidate) lastFit(now time.Duration) time.Duration {
 // renewLease renews the lease. now is the database's clock, by which leases end.
 func (c *candidate) renewLease(e *history.Event, now time.Duration, cordoned bool) {
 	if now > c.leaseEnds {
-		// The lease was over, so the periods begin anew.
+		// The lease was over, so the periods start afresh.
 		c.endFitPeriod(e.At)
 		c.fitSince, c.goodSince, c.wellSince = never, never, never
 	}
@@ -176,13 +174,13 @@ func conditionSince(before, at time.Duration, holds bool) time.Duration {
 	return before
 }
 
-// acceptsRuntime says that the worker could be given an execution of a runtime, apart from its health. now
-// is the database's clock.
+// acceptsRuntime reports whether the worker could be given an execution of a runtime, apart from its health.
+// now is the database's clock.
 func (c *candidate) acceptsRuntime(runtime string, now time.Duration) bool {
 	return c.fitSince != never && now <= c.leaseEnds && slices.Contains(c.runtimes, runtime)
 }
 
-// countDispatch counts a dispatch to the worker.
+// countDispatch adds a dispatch to the worker's load.
 func (c *candidate) countDispatch(at time.Duration) {
 	if c.load++; c.load == 1 {
 		c.busySince = at
@@ -194,7 +192,7 @@ func (c *candidate) countDispatch(at time.Duration) {
 	}
 }
 
-// countRelease counts an execution that a transition takes from the worker.
+// countRelease removes from the load an execution that a transition takes from the worker.
 func (c *candidate) countRelease(e *history.Event) {
 	if e.From == execution.Scheduled && c.waiting > 0 {
 		c.waiting--
@@ -213,9 +211,9 @@ func (c *candidate) countRelease(e *history.Event) {
 	}
 }
 
-// seemedFull says that an executor that looked at the workers at that moment or later may take it
-// for full. What was taken from the worker since then still counts for the executor, beside what it
-// has given the worker in the same pass.
+// seemedFull reports whether an executor that looked at the workers at or after look may consider the worker
+// full. The executor still counts executions that were taken from the worker since then, in addition to those
+// that it dispatched in the same pass.
 func (c *candidate) seemedFull(look time.Duration) bool {
 	load := c.load
 	for _, at := range c.freed {

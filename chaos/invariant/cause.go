@@ -17,8 +17,7 @@ import (
 type cause uint32
 
 const (
-	// standsStill: the process crashed, was asked to stop, was paused or frozen, or has not come
-	// back yet.
+	// standsStill: the process crashed, was asked to stop, was paused or frozen, or has not restarted yet.
 	standsStill cause = 1 << iota
 	// itsClock: the clock of its machine was moved.
 	itsClock
@@ -33,21 +32,19 @@ const (
 	isWithdrawn
 	// hasTwin: another process took its name.
 	hasTwin
-	// losesQueue: its queue was deleted, unbound or hangs, or its consumers were cancelled or
-	// blocked.
+	// losesQueue: its queue was deleted or unbound or hangs, or its consumers were cancelled or blocked.
 	losesQueue
 
 	brokerFails
 	databaseFails
-	// renewalFails: the database fails, or a stranger has locked a table that a heartbeat needs.
+	// renewalFails: the database fails, or a foreign session has locked a table that a heartbeat needs.
 	renewalFails
 	databaseClock
 	// dispatchesFail: messages with dispatches were lost, late, unreadable or out of order.
 	dispatchesFail
 	// executorFails: an executor stopped or was paused, its clock was moved, or its links failed.
 	executorFails
-	// makesNoQueue: the broker creates no queue, because a message with a hostile header has died
-	// in one.
+	// makesNoQueue: the broker creates no queue, because a message with a hostile header has died in a queue.
 	makesNoQueue
 
 	causes = 17
@@ -77,8 +74,8 @@ func (c cause) describeFor(worker string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// trouble records whether a cause is present now, and when it last was. That is enough to tell
-// whether it was present at any time since a given moment, and it takes constant space.
+// trouble records whether a cause is present now, and when it last was. That suffices to decide whether it
+// was present at any time since a given moment, in constant space.
 type trouble struct {
 	lasting int16
 	seen    bool
@@ -88,28 +85,28 @@ type trouble struct {
 func (t *trouble) begin(at time.Duration) { t.lasting, t.seen, t.last = t.lasting+1, true, at }
 func (t *trouble) end(at time.Duration)   { t.lasting, t.last = max(0, t.lasting-1), at }
 
-// recordMoment notes a momentary cause, such as a clock step.
+// recordMoment records a momentary cause, such as a clock step.
 func (t *trouble) recordMoment(at time.Duration) { t.seen, t.last = true, at }
 
-// presentSince says whether the cause was present at from or later.
+// presentSince reports whether the cause was present at or after from.
 func (t *trouble) presentSince(from time.Duration) bool {
 	return t.lasting > 0 || t.seen && t.last >= from
 }
 
-// processCauses is a process with the causes that have struck it.
+// processCauses records the causes that have struck one process.
 type processCauses struct {
 	name string
 	// worker is the last worker as which the process registered, 0 for an executor.
 	worker execution.WorkerID
 	of     [causes]trouble
-	// held is the trouble of being paused or frozen. A restarted process is no longer held.
+	// held records when the process was paused or frozen. A restarted process is no longer held.
 	held trouble
-	// silent is the trouble of connections to the database that went silent. A process notices that
-	// within the time of a statement, so it is no cause by itself.
+	// silent records when connections to the database went silent. A process detects that within the time of
+	// a statement, so it is no cause by itself.
 	silent trouble
 }
 
-// hadCause says whether a cause was present at any time since a moment.
+// hadCause reports whether a cause was present at or after a moment.
 func (a *processCauses) hadCause(c cause, from time.Duration) bool {
 	return a.of[c.bitIndex()].presentSince(from) || c == standsStill && a.held.presentSince(from)
 }
@@ -125,7 +122,7 @@ type ledger struct {
 	common [causes]trouble
 	// noQueueFrom is the time since which the broker has created no queue.
 	noQueueFrom time.Duration
-	// cordoned holds the cordons of each worker.
+	// cordoned records when each worker was cordoned.
 	cordoned map[execution.WorkerID]*trouble
 }
 
@@ -166,10 +163,10 @@ func (l *ledger) observeEvent(e *history.Event) {
 			l.entryOf(e.Process)
 			return
 		}
-		// The process was away until now.
+		// The process was down until now.
 		p.of[standsStill.bitIndex()], p.held.lasting = trouble{seen: true, last: e.At}, 0
 	case history.ProcessCrashed, history.ProcessStopped, history.ProcessStopping:
-		// The process is away until it starts again.
+		// The process is down until it restarts.
 		l.entryOf(e.Process).of[standsStill.bitIndex()] = trouble{lasting: 1, seen: true, last: e.At}
 	case history.ProcessPaused, history.ProcessFrozen:
 		l.entryOf(e.Process).held.begin(e.At)
@@ -203,7 +200,7 @@ func (l *ledger) observeEvent(e *history.Event) {
 			t.begin(e.At)
 		}
 	case history.ConsumerTimedOut:
-		// The worker is without a consumer until it has connected or subscribed again.
+		// The worker is without a consumer until it has reconnected or resubscribed.
 		c := toBroker
 		if e.Count > 0 {
 			c = losesQueue
@@ -289,14 +286,14 @@ func (l *ledger) noteAnnouncedFault(e *history.Event, note func(*trouble, time.D
 	}
 }
 
-// causeLasts says that a cause has struck a process and has not ended. It is a cause of processes.
+// causeLasts reports whether a cause of a single process has struck the process and has not ended.
 func (l *ledger) causeLasts(c cause, process string) bool {
 	p := l.byName[process]
 	return p != nil && p.of[c.bitIndex()].lasting > 0
 }
 
-// hasStruck says whether one of the causes was present since a moment, for a worker or for the process
-// that runs its incarnation. worker is 0 if the caller knows only the process.
+// hasStruck reports whether one of the causes was present at or after a moment, for a worker or for the
+// process that runs its incarnation. worker is 0 if the caller knows only the process.
 func (l *ledger) hasStruck(of cause, process string, worker execution.WorkerID, from time.Duration) bool {
 	for i := range causes {
 		c := cause(1) << i
@@ -332,7 +329,7 @@ func (l *ledger) hasStruck(of cause, process string, worker execution.WorkerID, 
 	})
 }
 
-// lastPresence is when one of the causes was last present for a process, 0 if it never was, and whether one
+// lastPresence returns when one of the causes was last present for a process, 0 for never, and whether one
 // still is.
 func (l *ledger) lastPresence(of cause, process string) (at time.Duration, lasts bool) {
 	note := func(t *trouble) {
@@ -356,7 +353,7 @@ func (l *ledger) lastPresence(of cause, process string) (at time.Duration, lasts
 	return at, lasts
 }
 
-// anyExecutorTroubled says whether an executor or its links had trouble since a moment.
+// anyExecutorTroubled reports whether an executor or its links had trouble since a moment.
 func (l *ledger) anyExecutorTroubled(from time.Duration) bool {
 	return slices.ContainsFunc(l.processes, func(p *processCauses) bool {
 		if p.worker != 0 {

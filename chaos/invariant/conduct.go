@@ -6,10 +6,10 @@ import (
 	"handoff/core/broker"
 )
 
-// Conduct receives a world's reports about the parts of the core that are not in the history:
-// failed calls of a part, its log lines, its waits, what it holds and what it sends. Invariants 18,
-// 26, 29 and 30 judge them. Only the simulated world has them, because real daemons don't show
-// their tasks. Report each thing as it happens; the order among parts doesn't matter.
+// Conduct receives a world's reports about what the parts of the core do and the history does not record:
+// failed calls, log lines, waits, contexts and sessions held, and hints sent. Invariants 18, 26, 29 and 30
+// judge them. Only the simulated world has them, because real daemons don't show their tasks. Report each
+// thing as it happens; the order among parts doesn't matter.
 type Conduct struct {
 	failures *failureChecker
 	held     *heldChecker
@@ -38,16 +38,15 @@ func (s *Suite) Conduct() *Conduct {
 	return &c
 }
 
-// CallFailed reports that a call was answered with an error. again says that the same call may
-// succeed if it is repeated. A call may have several answers; under identifies the call.
+// CallFailed reports that a call was answered with an error. again is whether the same call may succeed if it
+// is repeated. A call may have several answers; under identifies the call.
 func (c *Conduct) CallFailed(p Part, under any, call, text string, again bool) {
 	if c.failures != nil {
 		c.failures.noteFailedCall(p, under, call, text, again)
 	}
 }
 
-// NamesNothing reports a call for a list of things in which the list is empty: it has no effect,
-// but costs as much as any call.
+// NamesNothing reports a call with an empty list: it has no effect, but costs as much as any call.
 func (c *Conduct) NamesNothing(p Part, call string) {
 	if c.work != nil {
 		c.work.s.countOccasion(c.work.i)
@@ -55,13 +54,13 @@ func (c *Conduct) NamesNothing(p Part, call string) {
 	}
 }
 
-// Failing says whether the part has unresolved failed calls since its last wait. Only then does
+// Failing reports whether the part has unresolved failed calls since its last wait. Only then does
 // CallAnswered matter.
 func (c *Conduct) Failing(task uint64) bool {
 	return c.failures != nil && len(c.failures.parts) > 0 && c.failures.parts[task] != nil
 }
 
-// AnyFailing says whether Failing holds for any part.
+// AnyFailing reports whether Failing holds for any part.
 func (c *Conduct) AnyFailing() bool { return c.failures != nil && len(c.failures.parts) > 0 }
 
 // CallAnswered reports a call that was answered without an error.
@@ -89,8 +88,8 @@ func (c *Conduct) Says(p Part, l Line) {
 	}
 }
 
-// Probed reports the result of probing a health endpoint. by identifies the prober's process; a
-// later process of the same name has another identity.
+// Probed reports the result of probing a health endpoint. by identifies the prober's process; a later process
+// with the same name has a different identity.
 func (c *Conduct) Probed(by any, process, url string, now time.Duration, failed bool) {
 	if c.failures != nil {
 		c.failures.changes.judgeProbe(by, process, url, now, failed)
@@ -111,9 +110,9 @@ func (c *Conduct) Counted(p Part, loop string, failed bool) {
 	}
 }
 
-// Waits reports that a part begins to wait for something that it or another part triggers.
-// deadlines is the number of contexts with a deadline that it has made and not ended, except those
-// under which it waits; plain is the number of those without a deadline.
+// Waits reports that a part begins to wait for something that it or another part triggers. deadlines is the
+// number of contexts with a deadline that it has made and not ended, except those under which it waits; plain
+// is the number without a deadline.
 func (c *Conduct) Waits(p Part, deadlines, plain int) {
 	if c.failures != nil {
 		c.failures.judgeWait(p)
@@ -134,8 +133,8 @@ func (c *Conduct) Ends(p Part, contexts int) {
 	}
 }
 
-// CalledTooLate reports a call under a context with a deadline that the part itself had made and
-// had already ended. ended is when it did.
+// CalledTooLate reports a call under a context with a deadline that the part had made itself and had already
+// ended, at ended.
 func (c *Conduct) CalledTooLate(p Part, call string, ended time.Duration) {
 	if c.held != nil {
 		c.held.judgeLateCall(p, call, ended)
@@ -157,8 +156,7 @@ func (c *Conduct) Sessions(process string, open int) {
 	}
 }
 
-// Consumers reports how often a process consumes a queue over one session, after it began once
-// more.
+// Consumers reports how many consumers of a queue a process has on one session, after it started another.
 func (c *Conduct) Consumers(process, queue string, open int) {
 	if c.held != nil {
 		c.held.judgeConsumers(process, queue, open)
@@ -180,17 +178,16 @@ func (c *Conduct) Published(process string, over Open, m *broker.Message, o brok
 	}
 }
 
-// GoesOn reports that a part waits or calls under a context although it has seen that this context
-// is done.
+// GoesOn reports that a part waits or calls under a context although it has observed that the context is
+// done.
 func (c *Conduct) GoesOn(p Part, what string, since time.Duration) {
 	if c.failures != nil {
 		c.failures.judgeDoneContext(p, what, since)
 	}
 }
 
-// Undeclared reports that a process is about to consume a queue over a session without having
-// declared it there since the session was opened. If taken, it counts from the moment at which the
-// broker cancelled one of the session's consumers.
+// Undeclared reports that a process is about to consume a queue that it has not declared on this session
+// since the session was opened. If taken, since the broker cancelled one of the session's consumers.
 func (c *Conduct) Undeclared(process, queue string, taken bool) {
 	if c.failures != nil {
 		c.failures.judgeUndeclared(process, queue, taken)

@@ -10,8 +10,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// The time to judge a history grows with its length, not with its square: a production history may have any number of
-// registrations.
+// The time to judge a history grows with its length, not with its square: a production history may have any
+// number of registrations.
 func TestJudgingCostsInProportion(t *testing.T) {
 	testenv.Nightly(t, "only a clock shows that judging takes the square of the events")
 	for name, story := range map[string]func(n int, tell func(history.Event)){

@@ -10,11 +10,11 @@ import (
 	"handoff/core/execution"
 )
 
-// Parts that only observe (executor.timeout_monitor, executor.health_probes) change no status. They
-// record what they would have done, and the rules for acting apply to these records. Invariant 12
-// judges that such a part records in time what only it can detect.
+// Parts that only observe (executor.timeout_monitor, executor.health_probes) change no status. They record
+// what they would have done, and the rules for acting apply to these records. Invariant 12 requires that such
+// a part records in time what only it can detect.
 
-// monitorObserves says that the timeout monitor must not change a status.
+// monitorObserves reports whether the timeout monitor must not change a status.
 func (s *Suite) monitorObserves() bool { return s.config.Executor.TimeoutMonitor == config.Observe }
 
 // judgeObservation judges a recorded observation.
@@ -49,14 +49,14 @@ func (o *ownershipChecker) judgeObservation(e *history.Event, l *life) {
 	}
 }
 
-// mayBeForgotten says that the last observation may have been deleted, because it is as old as dead
-// letters may become. A lasting observation is then recorded again.
+// mayBeForgotten reports whether the last observation may have been deleted, because it is as old as dead
+// letters may become. An observation that still holds is then recorded anew.
 func (o *ownershipChecker) mayBeForgotten(l *life, e *history.Event) bool {
 	return o.s.mayBePurged(l.observedAt, e.At)
 }
 
-// mayBePurged says that an old observation may have been deleted by now. Observations are deleted
-// at the age at which dead letters are, even if the outage lasts.
+// mayBePurged reports whether an observation made at at may have been deleted by now. Observations are kept
+// as long as dead letters, even if the outage lasts.
 func (s *Suite) mayBePurged(at, now time.Duration) bool {
 	return s.databaseTime(now)-at >= oracle.DeadLettersKept(&s.config.MessageQueue.RabbitMQ)-s.tolerance
 }

@@ -25,14 +25,14 @@ type ownershipChecker struct {
 	i *Invariant
 	s *Suite
 	r *reapingCheck
-	// lost is a worker that was marked lost against the rule. That is lawful only if the next event
+	// lost is a worker that was marked lost before its lease was over. That is lawful only if the next event
 	// is the registration that supersedes the worker; otherwise early is the violation's text.
 	lost  execution.WorkerID
 	early string
 }
 
-// clockTolerance is how much earlier than its bound by true time the database may decide: its
-// timestamps have a resolution of microseconds.
+// clockTolerance is how much before its bound in true time the database may decide, because its timestamps
+// have a resolution of microseconds.
 const clockTolerance = time.Millisecond
 
 // observedKinds implements selective.
@@ -82,7 +82,7 @@ func (o *ownershipChecker) observeEvent(e *history.Event, l *life) {
 			o.s.recordViolation(o.i, e.Execution, "execution %d was taken from %v to %v by the %v (%s) without grounds: %s", e.Execution, e.From, e.To, e.By, e.Process, why)
 		}
 	case history.ProcessResumed, history.ProcessThawed, history.DatabaseDown, history.DatabaseUp:
-		// reaping has judged the loss of workers.
+		// reapingCheck has judged the loss of workers.
 	default:
 	}
 }
@@ -96,7 +96,7 @@ func (o *ownershipChecker) judgeEarlyLoss(e *history.Event) {
 	o.lost = 0
 }
 
-// changeObjection says why a change has no grounds; empty if it has.
+// changeObjection returns why a change has no grounds, empty if it has grounds.
 func (o *ownershipChecker) changeObjection(e *history.Event, l *life) string {
 	x := o.s.config.Executor
 	switch {
@@ -128,8 +128,9 @@ func (o *ownershipChecker) changeObjection(e *history.Event, l *life) string {
 	return ""
 }
 
-// countObjection judges how a reclaim of a scheduled execution uses up dispatches. A dispatch counts only
-// if its worker stays, and an unclaimed execution fails only when no dispatch is left.
+// countObjection returns what is wrong with the dispatch count after a reclaim of a scheduled execution,
+// empty for nothing. A dispatch counts only if its worker stays, and an unclaimed execution fails only when
+// no dispatch is left.
 func (o *ownershipChecker) countObjection(e *history.Event, l *life) string {
 	o.s.countOccasion(o.i)
 	x := o.s.config.Executor
@@ -143,9 +144,9 @@ func (o *ownershipChecker) countObjection(e *history.Event, l *life) string {
 	if late := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout; late && (used || e.To == execution.Failed) {
 		lay, due := e.At-l.entered, l.due-l.stamped
 		if e.By == execution.TimeoutMonitor {
-			due = min(due, x.ScheduledTimeout) // the wait ends then, whatever the dispatch's own timeout is
+			due = min(due, x.ScheduledTimeout) // the wait ends then, whatever the timeout of the dispatch
 		}
-		// An executor that first read the database's clock after a step can't know of the step.
+		// An executor whose first reading of the database's clock follows a step can't know of the step.
 		if o.s.stepped > l.entered && lay+o.s.unseenBack(e.Process, l.entered) < due-due/5 && o.s.missedStep(e.Process) <= l.entered {
 			return fmt.Sprintf("it may wait %v and has waited %v: only a step of the database's clock made it late", due, lay)
 		}
@@ -163,7 +164,7 @@ func (o *ownershipChecker) countObjection(e *history.Event, l *life) string {
 	return ""
 }
 
-// scheduledReclaimObjection judges a reclaim of a scheduled execution.
+// scheduledReclaimObjection returns why a scheduled execution must not be reclaimed, empty if it may.
 func (o *ownershipChecker) scheduledReclaimObjection(e *history.Event, l *life) string {
 	o.s.countOccasion(o.i)
 	x := o.s.config.Executor
@@ -185,8 +186,8 @@ func (o *ownershipChecker) scheduledReclaimObjection(e *history.Event, l *life) 
 		if e.To == execution.Failed && l.orphanSentLate {
 			return "its executor restarted before it sent the message, and sent it after the dispatch deadline"
 		}
-		// The handler judges why a message died (defect D19): only an expired time to live is a
-		// queue timeout.
+		// The handler must find out why a message died (defect D19): only an expired time to live is a queue
+		// timeout.
 		if e.Reason == execution.QueueTimeout && l.rejected && !l.expired {
 			return fmt.Sprintf("the given reason is %v, but its message had not expired: its worker had rejected it", e.Reason)
 		}
@@ -194,7 +195,7 @@ func (o *ownershipChecker) scheduledReclaimObjection(e *history.Event, l *life) 
 			return fmt.Sprintf("the given reason is %v, but its message died because it had returned to its queue too often; the reason for that is %v", e.Reason, execution.WorkerUnavailable)
 		}
 	case execution.Scheduler:
-		// A refusal by the broker leaves no event; a return does.
+		// A refusal by the broker leaves no event, but a return does.
 		if l.published && !l.returned {
 			return "its message was neither returned nor refused"
 		}
@@ -207,7 +208,7 @@ func (o *ownershipChecker) scheduledReclaimObjection(e *history.Event, l *life) 
 		if !l.marked && e.To == execution.Failed {
 			return "it fails as never picked up, although its message was never confirmed as sent"
 		}
-		// The dispatch timeout may be the action's own; due still holds the dispatch deadline.
+		// The action may set the dispatch timeout; due still is the dispatch deadline.
 		if !l.marked && o.s.databaseTime(e.At) >= l.stamped+max(x.ConfirmTimeout, (l.due-l.stamped)/2)-o.s.tolerance {
 			return ""
 		}
@@ -217,7 +218,7 @@ func (o *ownershipChecker) scheduledReclaimObjection(e *history.Event, l *life) 
 	return ""
 }
 
-// claimedReclaimObjection judges a reclaim of an execution that a worker owns.
+// claimedReclaimObjection returns why an execution that a worker owns must not be reclaimed, empty if it may.
 func (o *ownershipChecker) claimedReclaimObjection(e *history.Event, l *life) string {
 	o.s.countOccasion(o.i)
 	grace := o.s.config.Executor.ReapGrace

@@ -10,20 +10,20 @@ import (
 	"handoff/core/execution"
 )
 
-// reapingCheck is the part of invariant 2 about the loss of workers, the only lifecycle that executors
-// write, and about the monitors' warm-up: a monitor that has watched for less than a lease can't
-// know which workers are dead (defects D35, D47, D58).
+// reapingCheck is the part of invariant 2 about two rules. Executors mark a worker lost only with grounds;
+// that is the only lifecycle that they write. And a monitor that has watched for less than a lease can't know
+// which workers are dead (defects D35, D47, D58).
 type reapingCheck struct {
 	i *Invariant
 	s *Suite
-	// woke is when each process last resumed after a standstill.
+	// woke is when each process was last resumed or thawed.
 	woke map[string]time.Duration
-	// down is when the database went down. up is when it last came back from an outage so long that
-	// every executor must have noticed it. Negative for never.
+	// down is when the database went down. up is when it last returned from an outage so long that every
+	// executor must have detected it. Both are negative for never.
 	down, up time.Duration
-	// back is when it last came back from an outage of any length.
+	// back is when it last returned from an outage of any length.
 	back time.Duration
-	// step and batch count how many workers one process marked lost in one step.
+	// batch counts the workers that were marked lost in step.
 	step  uint64
 	batch int
 }
@@ -32,7 +32,7 @@ func newReapingCheck(i *Invariant, s *Suite) *reapingCheck {
 	return &reapingCheck{i: i, s: s, woke: make(map[string]time.Duration), down: -1, up: -1, back: -1}
 }
 
-// driftTolerance bounds how far a process's clock may run fast: one part in so many of a lease.
+// driftTolerance is the reciprocal of the largest share by which a process's clock may run fast.
 const driftTolerance = 10
 
 func (r *reapingCheck) observeEvent(e *history.Event) {
@@ -41,7 +41,7 @@ func (r *reapingCheck) observeEvent(e *history.Event) {
 	case history.ProcessResumed, history.ProcessThawed:
 		r.woke[e.Process] = e.At
 	case history.DatabaseDown:
-		// Faults may overlap; the first one to end brings the database back.
+		// Faults may overlap; the end of the first one restores the database.
 		if r.down < 0 {
 			r.down = e.At
 		}
@@ -54,8 +54,7 @@ func (r *reapingCheck) observeEvent(e *history.Event) {
 	}
 }
 
-// warmupObjection says why a process can't judge yet, because something happened too recently; empty if it
-// can.
+// warmupObjection returns why a process has not watched for long enough to judge; empty if it has.
 func (r *reapingCheck) warmupObjection(e *history.Event) string {
 	lease := oracle.Lease(&r.s.config.Worker)
 	warm := lease - lease/driftTolerance
@@ -73,7 +72,7 @@ func (r *reapingCheck) warmupObjection(e *history.Event) string {
 	return ""
 }
 
-// lossObjection says why an incarnation must not be marked lost now; empty if it may.
+// lossObjection returns why an incarnation must not be marked lost now; empty if it may.
 func (r *reapingCheck) lossObjection(e *history.Event) string {
 	t := r.s.workers.Get(e.Incarnation)
 	// The database itself reports the incarnations that it has forgotten; no executor marked them.
@@ -94,9 +93,9 @@ func (r *reapingCheck) lossObjection(e *history.Event) string {
 	return r.brakeObjection(e)
 }
 
-// brakeObjection says why the brake must have held; empty if it need not. No worker may be marked for two
-// leases from the moment at which the brake had to engage. After that it lets through one a second,
-// so several in one step are too many.
+// brakeObjection returns why the brake must have held; empty if it need not. No worker may be marked lost for
+// two leases from the moment at which the brake had to engage. After that it passes one a second, so several
+// in one step are too many.
 func (r *reapingCheck) brakeObjection(e *history.Event) string {
 	f, x := r.s.fleet, r.s.config.Executor
 	// The data read before the write is at most two statements old.
@@ -113,13 +112,13 @@ func (r *reapingCheck) brakeObjection(e *history.Event) string {
 		}
 		return ""
 	}
-	// Count only leases that are over for the reaper, too: it saw the last heartbeat at most one pass
-	// late, a lease ago.
+	// Count only leases that are also over for the reaper, which saw the last heartbeat at most one pass
+	// late.
 	as.margin += 2 * x.ReconcileInterval
 	h = f.headcountAt(e.At, as)
 	held := f.episode + oracle.HeldFor(&r.s.config.Worker)
-	// After an outage of the database all workers are watched anew, so for the time of a lease the
-	// reaper takes no lease for over.
+	// After an outage of the database the watch of every worker restarts, so for the time of a lease the
+	// reaper considers no lease over.
 	anew := r.back > f.episode
 	if h.mustBrake(f.brakes, h.over+h.lost) && f.episode >= 0 && !anew && e.At < held-r.s.tolerance-examineInterval {
 		return fmt.Sprintf("%d of %d workers had lost their leases, so the brake had to hold until %v", h.over+h.lost, h.alive, held)

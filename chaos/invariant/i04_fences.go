@@ -7,9 +7,9 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 4 about the fences that a worker gives its actions. Each fence
-// has to be exactly the latest deadline of the lease. A later fence lets an action outlive the
-// lease. An earlier one ends the action too soon if the next renewal is late.
+// This file is the part of invariant 4 about the fences that a worker gives its actions. Each fence must be
+// exactly the latest deadline of the lease. A later fence lets an action outlive the lease. An earlier one
+// ends the action too soon if the next renewal is late.
 
 // sameMoment is the greatest difference between two clock readings within one step of the core.
 const sameMoment = 10 * time.Millisecond
@@ -18,11 +18,11 @@ const sameMoment = 10 * time.Millisecond
 type leaseKnowledge struct {
 	// renewed is when the last answered renewal was sent.
 	renewed time.Duration
-	// fenced says that an answer came after the end of the lease, so that the lease is void.
+	// fenced reports whether an answer came after the end of the lease, which voids the lease.
 	fenced bool
 }
 
-// fenceTime is when the worker must fence itself.
+// fenceTime is when the worker must fence itself, by its own clock.
 func (c *Calls) fenceTime() time.Duration {
 	w := &c.s.config.Worker
 	return c.lease.renewed + oracle.Lease(w) - w.FenceMargin

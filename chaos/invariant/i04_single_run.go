@@ -30,21 +30,21 @@ type liveAction struct {
 	machine   string
 	of        execution.Incarnation
 	since     time.Duration
-	// misjudged is when an executor that could not know of a step of the database's clock ended its
-	// execution, 0 if none did.
+	// misjudged is when an executor ended its execution without being able to know of a step of the
+	// database's clock; 0 if none did.
 	misjudged time.Duration
 }
 
 type singleRunChecker struct {
 	i *Invariant
 	s *Suite
-	// running holds the live actions by chain; spared holds empty lists to use again.
+	// running holds the live actions by chain; spared holds empty lists for reuse.
 	running dense.Table[execution.ID, []liveAction]
 	spared  [][]liveAction
 	// frozen machines are exempt: their clocks were stopped too, so their fences could not work.
 	frozen map[string]bool
-	// goneNotices holds, for live processes, the incarnations that they were told are over. succeeded
-	// holds the processes that were told of a successor, with the worker.
+	// goneNotices holds the incarnations that are over by a reply that their live process got.
+	// supersededProcesses holds the processes that were notified of a successor, with their worker.
 	goneNotices         map[execution.Incarnation]goneNotice
 	supersededProcesses map[string]execution.WorkerID
 }
@@ -89,12 +89,12 @@ func (src *singleRunChecker) observeEvent(e *history.Event, l *life) {
 			src.running.Set(chain, live)
 		}
 	case history.ToldGone, history.ProcessStarted, history.ProcessCrashed, history.ProcessStopped, history.ProcessPaused, history.WorkerRegistered:
-		// The hear method has handled it.
+		// observeNotice has handled it.
 	default:
 	}
 }
 
-// judgeTransition judges claims, and ends that the worker itself didn't write.
+// judgeTransition judges claims, and ends that another part than the worker wrote.
 func (src *singleRunChecker) judgeTransition(e *history.Event, l *life) {
 	if oracle.Claimed(e.From) && oracle.Terminal(e.To) && e.By != execution.Worker && !src.anyFrozen(l.chain) {
 		src.s.countOccasion(src.i)
@@ -114,15 +114,15 @@ func (src *singleRunChecker) judgeTransition(e *history.Event, l *life) {
 	}
 }
 
-// couldNotKnow says that the timeout monitor could not know that only a step of the database's clock
-// made a deadline pass: its executor may have read that clock only after the step
-// (docs/ownership.md, "Two clocks").
+// couldNotKnow reports whether the timeout monitor could not know that only a step of the database's clock
+// made a deadline pass: its executor may have read that clock only after the step (docs/ownership.md, "Two
+// clocks").
 func (src *singleRunChecker) couldNotKnow(e *history.Event, l *life) bool {
 	return e.By == execution.TimeoutMonitor && src.s.missedStep(e.Process) > l.entered
 }
 
-// markMisjudged notes that the monitor ended an execution while its action still ran, and could not know
-// better.
+// markMisjudged notes that the monitor ended an execution while its action still ran, for a reason that it
+// could not know to be false.
 func (src *singleRunChecker) markMisjudged(e *history.Event, l *life) {
 	live := src.running.Get(l.chain)
 	for k := range live {
@@ -132,9 +132,9 @@ func (src *singleRunChecker) markMisjudged(e *history.Event, l *life) {
 	}
 }
 
-// mayOverlap says that an action may run beside the next one of its chain: its worker's clock was
-// stopped, or its execution was misjudged. The worker learns of that with its next heartbeat, or its
-// lease ends.
+// mayOverlap reports whether an action may run alongside the next one of its chain: its worker's clock was
+// stopped, or its execution was misjudged. The worker learns of that with its next heartbeat, or its lease
+// ends.
 func (src *singleRunChecker) mayOverlap(a *liveAction, now time.Duration) bool {
 	return src.frozen[a.machine] || a.misjudged > 0 && now <= a.misjudged+oracle.Lease(&src.s.config.Worker)+src.s.tolerance
 }

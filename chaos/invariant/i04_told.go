@@ -8,18 +8,17 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 4 about a worker that learns that its incarnation is over
-// (defects D12, D14). Whichever call brings this answer, the worker must end its actions at once:
-// another worker may be about to run the same executions. Only the simulated world reports the
-// answers to calls.
+// This file is the part of invariant 4 about a worker that learns that its incarnation is over (defects D12,
+// D14). Whichever reply reports this, the worker must end its actions at once: another worker may be about to
+// run the same executions. Only the simulated world reports the answers to calls.
 
-// goneNotice is when a process was first told that an incarnation is over, and which process that was.
+// goneNotice is the first reply that notified a process that its incarnation is over.
 type goneNotice struct {
 	process string
 	at      time.Duration
 }
 
-// observeNotice notes which process is told what, and which process has ended.
+// observeNotice notes which processes were notified of the end of their incarnation, and which have ended.
 func (src *singleRunChecker) observeNotice(e *history.Event) {
 	if len(src.goneNotices) > 0 {
 		src.judgeGoneIncarnations(e.At)
@@ -36,7 +35,7 @@ func (src *singleRunChecker) observeNotice(e *history.Event) {
 		delete(src.supersededProcesses, e.Process)
 		src.forgetNotices(e.Process)
 	case history.ProcessPaused, history.ProcessFrozen:
-		// A halted process can't end anything; its machine ends the actions by the fence.
+		// A halted process can't end its actions; its machine ends them at the fence.
 		src.forgetNotices(e.Process)
 	case history.WorkerRegistered:
 		if worker, known := src.supersededProcesses[e.Process]; known && worker == e.Worker {
@@ -49,7 +48,7 @@ func (src *singleRunChecker) observeNotice(e *history.Event) {
 	}
 }
 
-// forgetNotices forgets what a process was told.
+// forgetNotices removes the notices of a process.
 func (src *singleRunChecker) forgetNotices(process string) {
 	maps.DeleteFunc(src.goneNotices, func(_ execution.Incarnation, t goneNotice) bool { return t.process == process })
 }

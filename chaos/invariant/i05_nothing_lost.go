@@ -30,8 +30,8 @@ func (lc *lostChecker) observedKinds() []history.Kind {
 	return []history.Kind{history.Transition}
 }
 
-// observeEvent counts executions that have ended, as evidence that they were not lost. The others are
-// judged at the end.
+// observeEvent counts executions that have ended, as evidence that they were not lost. endRun judges the
+// others.
 func (lc *lostChecker) observeEvent(e *history.Event, l *life) {
 	if e.Kind == history.Transition && l != nil && oracle.Terminal(e.To) && !oracle.Terminal(e.From) {
 		lc.s.countOccasion(lc.i)
@@ -65,7 +65,7 @@ func (lc *lostChecker) endRun(bool) {
 	}
 }
 
-// owedStep names the part that must take the next step.
+// owedStep returns which part must take the next step.
 func (lc *lostChecker) owedStep(l *life) string {
 	switch {
 	case l.status == execution.Requested && l.parent != 0:

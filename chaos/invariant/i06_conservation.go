@@ -25,35 +25,36 @@ func messageConservation() *Invariant {
 	return i
 }
 
-// storedMessage is a message that has not left the broker.
+// storedMessage is the state of a message that has not left the broker.
 type storedMessage struct {
-	// moving is the number of copies that a publish or a death has routed and that have not arrived
-	// yet.
+	// moving is the number of copies that a publish or a dead-lettering has routed and that have not reached
+	// a queue yet.
 	moving int64
-	// in are the message's copies; a message is seldom in more than one queue.
+	// in holds the message's copies, one entry a queue. A message is seldom in more than one queue.
 	in []queuedCopy
 }
 
-// queuedCopy is a message in a queue.
+// queuedCopy is the state of a message in one queue.
 type queuedCopy struct {
 	queue string
-	// here counts how often the message is in the queue.
+	// here is the number of copies in the queue.
 	here int
 	// delivered is when a consumer got the copy. It is valid while out is set, until the consumer
 	// settles the copy.
 	delivered time.Duration
-	// by is that consumer's process.
+	// by is the process of that consumer.
 	by  string
 	out bool
-	// expired says that its time to live has ended. It may stay in its queue for a moment, or for
-	// as long as the broker's dead lettering hangs. tooOften says that it returned more often than
-	// its queue allows.
+	// expired reports whether its time to live has ended. It may stay in its queue for a moment, or while the
+	// broker's dead-lettering hangs. tooOften reports whether it was requeued more often than its queue
+	// allows.
 	expired, tooOften bool
-	// rounds counts how often it returned to its queue.
+	// rounds is how often it was requeued.
 	rounds int
 }
 
-// copyAt returns the copy in a queue. It is valid until the next call.
+// copyAt returns the copy in a queue, and creates it if there is none. The result is valid until the next
+// call.
 func (l *storedMessage) copyAt(queue string) *queuedCopy {
 	for i := range l.in {
 		if l.in[i].queue == queue {
@@ -64,7 +65,7 @@ func (l *storedMessage) copyAt(queue string) *queuedCopy {
 	return &l.in[len(l.in)-1]
 }
 
-// removeCopy removes one copy from a queue; further copies there stay.
+// removeCopy removes one copy from a queue and returns its state. Further copies there stay.
 func (l *storedMessage) removeCopy(queue string) (was queuedCopy) {
 	for i := range l.in {
 		if was = l.in[i]; was.queue != queue {
@@ -83,16 +84,16 @@ func (l *storedMessage) removeCopy(queue string) (was queuedCopy) {
 type conservationChecker struct {
 	i *Invariant
 	s *Suite
-	// letters holds the messages by number; spared holds forgotten ones to use again.
+	// letters holds the messages by number; spared holds forgotten ones for reuse.
 	letters dense.Table[uint64, *storedMessage]
 	spared  []*storedMessage
-	// troubled is when a fault on a process or on the database last began or ended. A halted or
-	// cut-off process settles nothing, and no process settles a message before the database has
-	// stored its content.
+	// troubled is when a fault on each process or on the database last began or ended. A halted or
+	// disconnected process settles nothing, and no process settles a message before the database has stored
+	// its content.
 	troubled map[string]time.Duration
-	// lasting counts the announced faults on a process or server that are not over.
+	// lasting counts the announced faults on each process or server that are not over.
 	lasting map[string]int
-	// broken counts those that can break connections.
+	// broken counts those of them that can break connections.
 	broken map[string]int
 	// kept counts, for each process, the unreadable messages that it stored minus those that it
 	// acknowledged afterwards.
@@ -102,7 +103,7 @@ type conservationChecker struct {
 	unnamed, stored int
 }
 
-// messageOf returns the message that an event is about.
+// messageOf returns the message that an event is about, and creates it if it is new.
 func (c *conservationChecker) messageOf(e *history.Event) *storedMessage {
 	l := c.letters.Make(e.Message)
 	if *l == nil {
@@ -145,7 +146,7 @@ func (c *conservationChecker) observeEvent(e *history.Event, _ *life) {
 		at := c.messageOf(e).copyAt(e.Queue)
 		at.out = false
 		c.s.countOccasion(c.i)
-		// A link that breaks repeatedly returns all unsettled messages each time.
+		// Each time a link breaks, all its unsettled messages are requeued.
 		if c.broken[e.Process]+c.broken[fault.Broker] > 0 {
 			break
 		}
@@ -156,7 +157,7 @@ func (c *conservationChecker) observeEvent(e *history.Event, _ *life) {
 		if was := c.removeFromQueue(e); was.out {
 			c.judgeHoldTime(e, was.delivered, was.by)
 		}
-		// A block with several dispatches is one body, which is stored once.
+		// A message with several dispatches is stored once.
 		if e.Fault == "" || e.Limit > 1 || strings.HasPrefix(e.Queue, canaryQueues) {
 			break
 		}
@@ -184,9 +185,9 @@ func (c *conservationChecker) observeEvent(e *history.Event, _ *life) {
 		}
 	case history.Dropped:
 		was := c.removeFromQueue(e)
-		// A hint may expire: it is useful only for a while and carries no execution. Without dead
-		// lettering, dead messages go nowhere, as configured. A canary's queues expire together
-		// with the canary when its executor goes away.
+		// A hint may expire: it is useful only for a while and dispatches no execution. Without
+		// dead-lettering, dead messages are dropped, as configured. A canary's queues expire together with
+		// the canary when its executor goes away.
 		if e.Fault != "" || strings.HasPrefix(e.Queue, canaryQueues) || !c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 			break
 		}
@@ -242,18 +243,18 @@ func (c *conservationChecker) noteFault(e *history.Event) {
 	}
 }
 
-// canaryQueues is the prefix of the queues with which executors test the dead letter path. Their
-// content is dispensable.
+// canaryQueues is the prefix of the queues with which executors test the dead letter path. Their content may
+// be lost.
 const canaryQueues = "handoff.canary."
 
-// consumerTimeout is how long RabbitMQ waits for the acknowledgement of a delivery before it closes
-// the channel or cancels the consumer (its default since 3.8.17). A consumer that settles later
-// loses all its unsettled deliveries.
+// consumerTimeout is how long RabbitMQ waits for the acknowledgement of a delivery before it closes the
+// channel or cancels the consumer (its default since 3.8.17). A consumer that settles later loses all its
+// unsettled deliveries.
 const consumerTimeout = 30 * time.Minute
 
-// judgeHoldTime judges how long a process held a delivery that it settles or that the broker takes back.
-// Without a dead letter queue, a worker that gave it back would lose it; it keeps the delivery for
-// the whole dispatch timeout, and the broker ends its session now and then.
+// judgeHoldTime judges how long a process held a delivery that it settles or that the broker reclaims.
+// Without a dead letter queue, a worker that rejected a delivery would lose it. It then holds the delivery
+// for the whole dispatch timeout, and the broker ends its session now and then.
 func (c *conservationChecker) judgeHoldTime(e *history.Event, since time.Duration, by string) {
 	if !c.s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled || c.lasting[by]+c.lasting[fault.Database] > 0 || max(c.troubled[by], c.troubled[fault.Database]) > since {
 		return
@@ -265,11 +266,11 @@ func (c *conservationChecker) judgeHoldTime(e *history.Event, since time.Duratio
 	}
 }
 
-// mostRounds is far above the number of connections that any run loses, and far below the rounds of
-// a hot loop (defect D25).
+// mostRounds is far above the number of connections that any run loses, and far below the requeues of a hot
+// loop (defect D25).
 const mostRounds = 50
 
-// removeFromQueue judges that a message that leaves a queue was there, and returns its copy.
+// removeFromQueue removes a message from a queue, judges that it was there, and returns its copy.
 func (c *conservationChecker) removeFromQueue(e *history.Event) queuedCopy {
 	c.s.countOccasion(c.i)
 	l := c.messageOf(e)

@@ -24,7 +24,7 @@ func orchestrationOnce() *Invariant {
 type orchestrationChecker struct {
 	i *Invariant
 	s *Suite
-	// retries is the highest retry count of each chain whose newest row has not ended.
+	// retries is the highest retry number of each chain whose end has not been handled.
 	retries map[execution.ID]int64
 }
 
@@ -72,7 +72,7 @@ func (o *orchestrationChecker) judgeTransition(e *history.Event, l *life) {
 }
 
 // judgeChild judges a child that was started or skipped, by the end of its parent's chain. Invariant 12
-// judges that no child is left out, because that takes a time bound.
+// requires that no child is left out, because that needs a time bound.
 func (o *orchestrationChecker) judgeChild(child, parent execution.ID, started bool) {
 	o.s.countOccasion(o.i)
 	switch ended := o.s.ended.finalStatus(parent); {
@@ -102,8 +102,8 @@ func (o *orchestrationChecker) judgeHandledEnd(e *history.Event, l *life) {
 	}
 }
 
-// judgeMissingRetry judges that every execution that may be retried is. So an end without a retry is the last
-// of its chain.
+// judgeMissingRetry requires that every execution that may be retried is retried. So an end without a retry
+// is the last of its chain.
 func (o *orchestrationChecker) judgeMissingRetry(e *history.Event, l *life) {
 	may := oracle.MayRetry(l.status, l.reason, int(l.retry), int(l.maxRetries)) || o.s.freeRetry(l)
 	if !o.s.config.Retry.Enabled || o.s.cancelled[l.chain] || !may {

@@ -22,7 +22,7 @@ func boundedRetries() *Invariant {
 type retryChecker struct {
 	i *Invariant
 	s *Suite
-	// created is the retry whose handling is being committed: its Orchestrated event follows.
+	// created is the retry that was created last. The Orchestrated event of its predecessor follows.
 	created history.Event
 }
 
@@ -53,7 +53,7 @@ func (r *retryChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// judgeDueTime judges that a delayed execution is not scheduled before it is due.
+// judgeDueTime requires that a delayed execution is not scheduled before it is due.
 func (r *retryChecker) judgeDueTime(e *history.Event, l *life) {
 	r.s.countOccasion(r.i)
 	if r.s.databaseTime(e.At) < l.due-r.s.tolerance {

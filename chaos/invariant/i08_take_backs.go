@@ -6,7 +6,8 @@ import (
 	"handoff/core/execution"
 )
 
-// judgeTakeBack judges the delay after a take-back: it grows with the number of earlier take-backs.
+// judgeTakeBack judges the reason for a reclaim, and the delay after it, which grows with the number of
+// earlier reclaims.
 func (r *retryChecker) judgeTakeBack(e *history.Event, l *life) {
 	if !takesBackFor(e.By, e.Reason) {
 		r.s.countOccasion(r.i)
@@ -27,13 +28,13 @@ func (r *retryChecker) judgeTakeBack(e *history.Event, l *life) {
 	}
 }
 
-// waitsForBackoff says whether an execution waits for its backoff after the transition. An execution that a
-// worker gives back is due at once.
+// waitsForBackoff reports whether an execution waits for its backoff after the transition. An execution that
+// a worker releases is due at once.
 func waitsForBackoff(e *history.Event) bool {
 	return e.From == execution.Scheduled && e.To == execution.Requested && e.By != execution.Worker
 }
 
-// takesBackFor says whether a part may take back an unclaimed execution for a reason.
+// takesBackFor reports whether a part may reclaim an unclaimed execution for a reason.
 func takesBackFor(by execution.Part, reason execution.Reason) bool {
 	switch by {
 	case execution.DeadLetterHandler:

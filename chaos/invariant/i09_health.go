@@ -8,10 +8,9 @@ import (
 	"handoff/core/execution"
 )
 
-// healthierFirst notes a dispatch to a degraded worker although a healthy worker fitted and had
-// room, as far as every executor must know. Executors also learn from probes which workers are
-// well, so the rule applies only if neither the executors nor the other worker were hindered for as
-// long as probes take.
+// healthierFirst doubts a dispatch to a degraded worker although a healthy worker fitted and had room, as
+// every executor must have known. Executors also learn from probes which workers are well, so the rule
+// applies only if nothing hindered probes.
 func (p *placementChecker) healthierFirst(w *candidate, e *history.Event, l *life) {
 	calm := max(p.s.hindrances.lastEnd, p.s.setBack)
 	if w == nil || l.pinned != 0 || p.s.hindrances.lasting > 0 || e.At-calm < p.s.bounds.Probes || !p.alwaysHasHealth(w, e.At, execution.Degraded) {
@@ -30,8 +29,8 @@ func (p *placementChecker) healthierFirst(w *candidate, e *history.Event, l *lif
 	}
 }
 
-// alwaysHasHealth says that a worker's failures give it this health, whatever part of them the executor knew
-// when it decided.
+// alwaysHasHealth reports whether a worker's failures give it this health, whichever of them the executor
+// knew when it decided.
 func (p *placementChecker) alwaysHasHealth(w *candidate, now time.Duration, is execution.Health) bool {
 	old := now - p.memory
 	if len(w.snapshots) == 0 {
@@ -56,7 +55,7 @@ func (p *placementChecker) alwaysHasHealth(w *candidate, now time.Duration, is e
 	return true
 }
 
-// surelyHolds says that the condition holds for every possible number of runs of the worker.
+// surelyHolds reports whether the condition holds for all possible evidence about the worker.
 func (p *placementChecker) surelyHolds(w *candidate, s *snapshot, at time.Duration, holds func(oracle.Evidence) bool) bool {
 	for _, e := range p.possibleEvidence(w, s, at) {
 		if !holds(e) {
@@ -67,10 +66,10 @@ func (p *placementChecker) surelyHolds(w *candidate, s *snapshot, at time.Durati
 }
 
 // possibleEvidence returns the possible evidence for a worker's health at a moment. A worker reports the
-// number of its runs only while it has failures of its own. Otherwise the number lies between 0 and
-// its claims. With the unclaimed dispatches counted, the least and the greatest number give the
-// smallest shares, and the fewest runs with which shares count give the largest. The result is
-// valid until the next call.
+// number of its runs only while it has failures of its own. Otherwise the number lies between 0 and its
+// claims. The least and the greatest possible number give the smallest shares of failures, unclaimed
+// dispatches included. The fewest runs with which shares count give the largest share. The result is valid
+// until the next call.
 func (p *placementChecker) possibleEvidence(w *candidate, s *snapshot, at time.Duration) []oracle.Evidence {
 	e := oracle.Evidence{Total: s.total, Failed: s.failed, Consecutive: s.consecutive}
 	for _, left := range s.expired {

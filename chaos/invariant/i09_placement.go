@@ -33,7 +33,7 @@ func workPlacement() *Invariant {
 	return i
 }
 
-// textStale is the text of the contract for stale heartbeats.
+// textStale is the contract's text for stale heartbeats.
 const textStale = "No workers with fresh heartbeats available"
 
 type placementChecker struct {
@@ -44,17 +44,17 @@ type placementChecker struct {
 	nextLook time.Duration
 	// thresholds make a worker degraded or unhealthy.
 	thresholds *oracle.Thresholds
-	// doubts are the dispatches of the present moment for which another worker seemed better.
+	// doubts are the recent dispatches for which another worker seemed the better choice.
 	doubts []doubt
 	// limited are the actions with a concurrency limit; their executions may wait for a slot.
 	limited map[string]bool
-	// brokerUp is when the broker last came back.
+	// brokerUp is when the broker last came up, negative for never.
 	brokerUp time.Duration
 	hung     hungQueues
-	// frozen is the time since which each machine has been frozen, slept how long it was frozen
-	// before. Its clocks stood still during that time.
+	// frozen is the time since which each machine has been frozen, slept how long it was frozen before that.
+	// A frozen machine's clocks stand still.
 	frozen, slept map[string]time.Duration
-	// shares is the buffer for the result of evidence.
+	// shares is the buffer for the result of possibleEvidence.
 	shares [3]oracle.Evidence
 }
 
@@ -87,7 +87,7 @@ func (p *placementChecker) observeEvent(e *history.Event, l *life) {
 	case history.BrokerUp:
 		p.brokerUp = e.At
 	case history.BrokerDown:
-		// The processes of its queues start anew.
+		// The restart ends the hang of every queue.
 		p.hung.names = nil
 	case history.FaultBegan, history.FaultEnded:
 		if p.s.config.MessageQueue.RabbitMQ.QueueType == "classic" {
@@ -118,12 +118,12 @@ func (p *placementChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// judgeReport records what a worker reported about its runs and demands that it is true: a worker that
-// is blamed for failures of its actions loses work without reason (defect D44).
+// judgeReport records a worker's report about its runs, and requires that it is true: a worker that is blamed
+// for failures of its actions loses work without reason (defect D44).
 func (p *placementChecker) judgeReport(w *candidate, e *history.Event) {
 	h := p.s.config.Health
 	since := e.At - h.Window - h.Window/10 - p.slept[e.Process]
-	// A report that a database or a link has held is stored long after the worker counted.
+	// A report that the database or a link has delayed is stored long after the worker counted.
 	late := p.s.ledger.hasStruck(databaseFails|toDatabase, e.Process, e.Worker, e.At-p.s.config.Worker.HeartbeatInterval)
 	had := 0
 	for _, f := range w.failures {
@@ -203,7 +203,7 @@ func (p *placementChecker) judgeTransition(e *history.Event, l *life) {
 	}
 }
 
-// noteOutcome notes what a transition says about the worker that had the execution.
+// noteOutcome applies a transition to the worker that had the execution.
 func (p *placementChecker) noteOutcome(w *candidate, e *history.Event, l *life) {
 	w.countRelease(e)
 	if e.To == execution.Running {
@@ -214,13 +214,13 @@ func (p *placementChecker) noteOutcome(w *candidate, e *history.Event, l *life) 
 	}
 	if e.From == execution.Scheduled && l != nil && e.Count > l.dispatches {
 		s := w.latestSnapshot()
-		// Only the latest snapshot is appended to, so all of them share one list.
+		// Only the latest snapshot is appended to, so all snapshots share one list.
 		s.from, s.expired = e.At, append(s.expired, p.s.databaseTime(e.At))
 		p.addSnapshot(w, s)
 	}
 }
 
-// unfitReason says why a worker should not have got an execution; empty if it could.
+// unfitReason returns why a worker should not have got an execution, empty if it could.
 func (p *placementChecker) unfitReason(w *candidate, e *history.Event, l *life) string {
 	most := p.s.config.Executor.DispatchAhead
 	switch {
@@ -248,10 +248,9 @@ func (p *placementChecker) unfitReason(w *candidate, e *history.Event, l *life) 
 	return ""
 }
 
-// isQuarantined says that a worker should have been left alone: the worker was unhealthy whatever the
-// executor knew at its decision, a better one fitted, and the execution was no half-open probe. What
-// the executor knew was counted by the database's clock as it was then, so nothing is certain right
-// after a step of it.
+// isQuarantined reports whether a worker should have got no work: it was unhealthy whatever the executor
+// knew, a better worker fitted, and the execution was no half-open probe. The executor counted by the
+// database's clock, so nothing is certain right after a step of that clock.
 func (p *placementChecker) isQuarantined(w *candidate, now time.Duration, l *life) bool {
 	for n := range w.snapshots {
 		s := &w.snapshots[n]
@@ -272,7 +271,7 @@ func (p *placementChecker) isQuarantined(w *candidate, now time.Duration, l *lif
 	})
 }
 
-// halfOpen says that one execution may test whether the worker is well again.
+// halfOpen reports whether one execution may test whether the worker has recovered.
 func (p *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration) bool {
 	last := s.lastFailure
 	if n := len(s.expired); n > 0 {
@@ -281,7 +280,7 @@ func (p *placementChecker) halfOpen(w *candidate, s *snapshot, now time.Duration
 	return w.load == 0 && p.s.databaseTime(now)-last >= p.s.config.Executor.HealthCheckInterval-clockTolerance
 }
 
-// judgeNoWorkers judges a failure for want of workers: the executor must have found no worker that fits.
+// judgeNoWorkers judges a failure for want of workers: no fitting worker may have existed.
 func (p *placementChecker) judgeNoWorkers(e *history.Event, l *life) {
 	p.s.countOccasion(p.i)
 	look := l.entered - 2*p.s.config.Executor.StatementTimeout
@@ -295,9 +294,8 @@ func (p *placementChecker) judgeNoWorkers(e *history.Event, l *life) {
 	p.judgeStaleText(e, l, look)
 }
 
-// judgeStaleText demands that a failure for want of workers names stale heartbeats if they are the only
-// possible cause: the executor saw an active worker whose lease was over, and none whose lease was
-// not.
+// judgeStaleText requires that a failure for want of workers names stale heartbeats if they are the only
+// possible cause: the executor saw an active worker whose lease was over, and none with a valid lease.
 func (p *placementChecker) judgeStaleText(e *history.Event, l *life, look time.Duration) {
 	if strings.Contains(e.Text, textStale) || p.s.setBack >= look {
 		return
@@ -321,9 +319,9 @@ func (p *placementChecker) judgeStaleText(e *history.Event, l *life, look time.D
 	}
 }
 
-// judgeWaiting looks for executions that have been due for longer than placement may take while an
-// executor was connected. No fitting worker may have been idle all that time, or well with room.
-// Anything that may have hindered an executor postpones the judgement.
+// judgeWaiting looks for executions that have been due for longer than placement may take while an executor
+// was connected. No fitting worker may have been idle all that time, or well with room. Anything that may
+// have hindered an executor postpones the judgement.
 func (p *placementChecker) judgeWaiting(now time.Duration) {
 	since := p.hung.connectedUntil(now) - p.patience
 	if p.s.hindrances.lasting > 0 || p.s.hindrances.lastEnd > since || now < p.s.setBack+p.patience {
@@ -346,15 +344,14 @@ func (p *placementChecker) judgeWaiting(now time.Duration) {
 	}
 }
 
-// waitsOnlyForWorker says that an execution waits only for a worker: not for its parent, a particular worker, a
-// concurrency slot or a program that can read it.
+// waitsOnlyForWorker reports whether an execution waits only for a worker: not for its parent, a particular
+// worker, a concurrency slot or a program that can read it.
 func (p *placementChecker) waitsOnlyForWorker(l *life) bool {
 	return !l.hidden && l.pinned == 0 && l.parent == 0 && !p.limited[p.s.actions[l.action]]
 }
 
-// availableWorker returns a worker that fits a runtime and has held nothing since a moment; or that was
-// well and had room since then. It has no failure of its own that is younger than the time after
-// which it may be tried again.
+// availableWorker returns a worker that fits a runtime and, since a moment, has held nothing or was well and
+// had room. Its latest failure is older than the time after which an unhealthy worker is retried.
 func (p *placementChecker) availableWorker(runtime string, since, now time.Duration) *candidate {
 	recovery := p.s.config.Executor.HealthCheckInterval
 	for _, w := range p.candidates {

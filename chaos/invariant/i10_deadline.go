@@ -9,30 +9,30 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 10 about the deadline of a stop (defect D40). Running actions
-// have exactly the shutdown timeout to finish. Those that still run then are asked to end, whatever
-// else has ended meanwhile. Only the simulated world reports when an action is asked.
+// This file is the part of invariant 10 about the deadline of a stop (defect D40). Running actions have
+// exactly the shutdown timeout to finish. After that the worker asks the remaining ones to end. Only the
+// simulated world reports these requests.
 
-// runningAction is a running action that was not asked to end.
+// runningAction is an action that runs on a worker's machine.
 type runningAction struct {
 	id    execution.ID
 	epoch execution.Epoch
 }
 
-// stopDeadline is a process that was asked to stop, and the time by which all its actions must have
-// ended.
+// stopDeadline is the deadline of a process that was asked to stop at since: all its actions must have ended
+// by at.
 type stopDeadline struct {
 	process string
 	since   time.Duration
 	at      time.Duration
-	// drainLearned is when it could first learn that an operator drains it, 0 if none does.
+	// drainLearned is when the process could first learn that an operator drains it, 0 if none does.
 	drainLearned time.Duration
-	// extended says that the deadline was already extended once, because calls to servers may have
+	// extended reports whether the deadline was already extended once, because calls to servers may have
 	// delayed the process.
 	extended bool
 }
 
-// startDeadline notes that a process begins to stop.
+// startDeadline begins the deadline of a process that begins to stop.
 func (g *gracefulChecker) startDeadline(process string, at time.Duration) {
 	// A halted process learns of the stop when it resumes.
 	if p := g.s.roads.byName[process]; p == nil || !p.worker || p.held > 0 {
@@ -62,7 +62,7 @@ func (g *gracefulChecker) trackActions(e *history.Event) {
 		delete(g.running, e.Process)
 		g.dropDeadline(e.Process)
 	case history.ProcessPaused, history.ProcessFrozen:
-		// A halted process ends nothing; its machine ends the actions by the fence.
+		// A halted process can't end its actions; its machine ends them at the fence.
 		g.dropDeadline(e.Process)
 	case history.Transition:
 		if oracle.Claimed(e.From) && e.Reason == execution.WorkerShutdown && e.By == execution.Worker {
@@ -76,7 +76,7 @@ func (g *gracefulChecker) dropDeadline(process string) {
 	g.deadlines = slices.DeleteFunc(g.deadlines, func(d stopDeadline) bool { return d.process == process })
 }
 
-// judgeDeadlines judges the processes whose actions must have ended by now.
+// judgeDeadlines judges the processes whose deadline is over.
 func (g *gracefulChecker) judgeDeadlines(now time.Duration) {
 	const held = toDatabase | toBroker | brokerFails | databaseFails
 	for i := 0; i < len(g.deadlines); i++ {
@@ -85,8 +85,8 @@ func (g *gracefulChecker) judgeDeadlines(now time.Duration) {
 			continue
 		}
 		if !d.extended && g.s.ledger.hasStruck(held, d.process, 0, g.s.recoveryStart(d.since)) {
-			// Telling the database, ending the consumer and releasing executions may each take one
-			// call beyond the deadline.
+			// Reporting to the database, ending the consumer and releasing executions may each take one call
+			// beyond the deadline.
 			d.extended, d.at = true, d.at+3*g.s.config.Worker.StatementTimeout
 			continue
 		}
@@ -102,7 +102,7 @@ func (g *gracefulChecker) judgeDeadlines(now time.Duration) {
 	}
 }
 
-// judgeEndForStop judges that a running action had the shutdown timeout to finish.
+// judgeEndForStop requires that a running action had the shutdown timeout to finish.
 func (g *gracefulChecker) judgeEndForStop(e *history.Event) {
 	i := slices.IndexFunc(g.deadlines, func(d stopDeadline) bool { return d.process == e.Process })
 	if i < 0 || g.s.ledger.hasStruck(itsClock, e.Process, 0, g.deadlines[i].since) {
@@ -111,8 +111,8 @@ func (g *gracefulChecker) judgeEndForStop(e *history.Event) {
 	g.s.countOccasion(g.i)
 	d, early := g.deadlines[i], g.s.promptBound()
 	if g.s.ledger.hasStruck(toDatabase|databaseFails, e.Process, 0, g.s.recoveryStart(d.since)) {
-		// A worker that an operator drains counts from when it learns of the drain, and shows its
-		// stop only after telling the database, which it tries again until it gets an answer.
+		// A worker that an operator drains counts from when it learns of the drain. Its stop is recorded only
+		// after its report to the database, which it repeats until it gets an answer.
 		if d.drainLearned > 0 {
 			early += d.since - d.drainLearned
 		} else {

@@ -10,9 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// lastDrainRenewal is the number of the renewal whose reply must have told the worker that an operator
-// drains it. The first renewal after the request may fail, and the second may already have been
-// under way.
+// lastDrainRenewal is the number of the renewal whose reply must have notified the worker that an operator
+// drains it. The first renewal after the request may fail, and the second may already have been under way.
 const lastDrainRenewal = 3
 
 // drainRequest is an operator's request to drain a process: when it was stored, and how often the
@@ -22,12 +21,12 @@ type drainRequest struct {
 	renewed int
 }
 
-// forgetLostRequests forgets the requests that the database has lost, with everything stored after from.
+// forgetLostRequests removes the requests stored after from, which the database has lost.
 func (g *gracefulChecker) forgetLostRequests(from time.Duration) {
 	maps.DeleteFunc(g.asked, func(_ string, r drainRequest) bool { return r.at > from })
 }
 
-// noteDrainAttempt notes that an operator begins to drain workers or stops trying.
+// noteDrainAttempt notes that an operator begins or stops trying to drain workers.
 func (g *gracefulChecker) noteDrainAttempt(e *history.Event, begins bool) {
 	for name := range strings.SplitSeq(e.Process, ",") {
 		if delete(g.wished, name); begins {
@@ -37,9 +36,8 @@ func (g *gracefulChecker) noteDrainAttempt(e *history.Event, begins bool) {
 }
 
 // noteDrainStored notes that the database has stored an operator's drain, which also cordons the worker. It
-// applies to the process that registered last, which may be another one of the same name; without
-// one it applies to none. A later cordon is no drain, and neither is one that a standby has again
-// when it takes over.
+// applies to the process that registered last, which may be another process of the same name; without one it
+// applies to none. A later cordon is no drain, nor is one that a standby restores when it takes over.
 func (g *gracefulChecker) noteDrainStored(e *history.Event) {
 	if e.Count != 1 || e.Process == fault.Database || len(g.wished) == 0 {
 		return
@@ -64,7 +62,7 @@ func (g *gracefulChecker) noteDrainLearned(e *history.Event) {
 	}
 }
 
-// forgetProcess forgets a process that has ended; its supervisor starts another one of that name.
+// forgetProcess removes a process that has ended; its supervisor starts another process of that name.
 func (g *gracefulChecker) forgetProcess(process string) {
 	delete(g.stopping, process)
 	delete(g.asked, process)
@@ -72,7 +70,7 @@ func (g *gracefulChecker) forgetProcess(process string) {
 	maps.DeleteFunc(g.present, func(_ execution.WorkerID, p string) bool { return p == process })
 }
 
-// judgeDrainStart judges that a worker begins its drain when it learns of it.
+// judgeDrainStart requires that a worker begins to drain when it learns of the request.
 func (g *gracefulChecker) judgeDrainStart(e *history.Event) {
 	r, asked := g.asked[e.Process]
 	t := g.s.workers.Get(e.Incarnation)
@@ -91,11 +89,11 @@ func (g *gracefulChecker) judgeDrainStart(e *history.Event) {
 }
 
 // noteDraining notes that a worker begins to stop. From then on its process must end within the bound,
-// whoever asked for the stop.
+// whoever requested the stop.
 func (g *gracefulChecker) noteDraining(e *history.Event) {
 	t := g.s.workers.Get(e.Incarnation)
 	if e.Lifecycle != execution.Draining || t == nil || t.superseded || t.joined < g.s.started[t.process] {
-		// Draining can also be a late write of an ended process that the network held back.
+		// The event may be a late write of an ended process that the network delayed.
 		return
 	}
 	delete(g.asked, t.process)

@@ -32,34 +32,34 @@ func gracefulStop() *Invariant {
 type gracefulChecker struct {
 	i *Invariant
 	s *Suite
-	// held counts the executions that each incarnation runs.
+	// held is the number of executions that each incarnation runs.
 	held dense.Table[execution.Incarnation, int]
-	// running holds the actions of each process. deadlines holds the stopping processes, with the
-	// time by which all their actions must have ended; see i10_deadline.go.
+	// running holds the running actions of each process, deadlines the deadlines of the stopping ones; see
+	// i10_deadline.go.
 	running   map[string][]runningAction
 	deadlines []stopDeadline
-	// disturbed is the last moment at which a fault other than a stop could excuse a worker.
-	// disturbing counts such faults that last.
+	// disturbed is the last moment at which a fault other than a stop could excuse a worker. disturbing is
+	// the number of such faults that last.
 	disturbed  time.Duration
 	disturbing int
 	// stopping is when each process was asked to stop, or began to stop because an operator asked
 	// for it.
 	stopping map[string]time.Duration
-	// asked holds the processes that an operator drains.
+	// asked holds the stored drain request of each process.
 	asked map[string]drainRequest
-	// drainLearned is when each of these could first learn of the drain: with the answer to a renewal or to
-	// a registration.
+	// drainLearned is when each of these processes could first learn of the drain: from the reply to a
+	// renewal or to a registration.
 	drainLearned map[string]time.Duration
-	// wished holds the processes that an operator is about to drain. present is the live process
-	// that last registered each worker.
+	// wished holds the processes that an operator is about to drain. present is the live process that last
+	// registered each worker.
 	wished  map[string]bool
 	present map[execution.WorkerID]string
-	// stood is when each process last halted or resumed.
+	// stood is when each process was last halted or resumed.
 	stood map[string]time.Duration
 }
 
-// preventsGracefulStop says whether a kind of fault can keep a worker from a graceful stop. Faults that
-// themselves ask for one excuse nothing.
+// preventsGracefulStop reports whether a kind of fault can keep a worker from a graceful stop. Faults that
+// request a graceful stop can't.
 func preventsGracefulStop(kind string) bool {
 	return kind != "stop" && kind != "drain" && kind != "cordon"
 }
@@ -127,7 +127,7 @@ func (g *gracefulChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// judgeStopped judges that a stopped worker runs nothing.
+// judgeStopped requires that a stopped worker runs nothing.
 func (g *gracefulChecker) judgeStopped(e *history.Event) {
 	t := g.s.workers.Get(e.Incarnation)
 	if t == nil || !g.isUndisturbed(t) {
@@ -139,8 +139,7 @@ func (g *gracefulChecker) judgeStopped(e *history.Event) {
 	}
 }
 
-// isUndisturbed says that no other fault has struck since the worker began to drain, or shortly
-// before.
+// isUndisturbed reports whether no other fault has struck since the worker began to drain, or shortly before.
 func (g *gracefulChecker) isUndisturbed(t *session) bool {
 	return g.disturbing == 0 && (g.disturbed == 0 || g.disturbed < t.since-oracle.Lease(&g.s.config.Worker))
 }
@@ -194,7 +193,7 @@ func (g *gracefulChecker) judgeStopTime(process string, at time.Duration) {
 	w := g.s.config.Worker
 	bound := w.ShutdownTimeout + w.KillGrace + 10*max(w.StatementTimeout, g.s.config.Executor.StatementTimeout)
 	if p := g.s.roads.byName[process]; p != nil && p.worker {
-		// docs/worker.md, "Stop"; plus the time of a call that should take none.
+		// docs/worker.md, "Stop", plus the time of one reaction.
 		bound = w.ShutdownTimeout + w.KillGrace + 6*w.StatementTimeout + g.s.promptBound()
 	}
 	if !graceful || g.disturbing != 0 || g.disturbed != 0 && g.disturbed >= asked-oracle.Lease(&w) {

@@ -23,8 +23,8 @@ type concurrencyChecker struct {
 	actions map[string]*actionUse
 }
 
-// actionUse counts what the executions of one limited action hold. Rows and slots are counted
-// separately, so an execution claimed without a slot counts too.
+// actionUse counts the executions and slots of one limited action. They are counted separately, so an
+// execution claimed without a slot counts too.
 type actionUse struct {
 	limit   int64
 	claimed int64

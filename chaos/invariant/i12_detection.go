@@ -24,19 +24,18 @@ func timelyDetection() *Invariant {
 	return i
 }
 
-// detectionChecker keeps, for each live execution, the next time at which it may be overdue.
+// detectionChecker holds the next time at which each live execution may be overdue.
 type detectionChecker struct {
 	i     *Invariant
 	s     *Suite
 	watch watchQueue
 	seq   uint32
-	// canceling are the executions whose worker was asked to end them.
+	// canceling are the executions that their worker was asked to end.
 	canceling []pendingCancel
-	unready   sinceByIncarnation
-	// ready is the time since which each worker with a recorded outage has reported that it
-	// receives dispatches.
-	ready sinceByIncarnation
-	// broken counts the lasting faults of links. While one lasts, the reply to a renewal that the
+	// unready is the time since which each worker has reported that it receives no dispatches, ready since
+	// when each worker with a recorded outage has reported that it does.
+	unready, ready sinceByIncarnation
+	// broken is the number of lasting faults of links. While one lasts, the reply to a renewal that the
 	// database stored may be lost. mended is when the last one ended.
 	broken int
 	mended time.Duration
@@ -44,16 +43,14 @@ type detectionChecker struct {
 	// dead is the name of the dead letter queue, letters the number of its messages.
 	dead    string
 	letters int32
-	// unhandled is the number of ends that are not handled.
+	// unhandled is the number of ends that are not handled yet.
 	unhandled int32
 }
 
-// letterTime is how long an executor may take for each dead letter that precedes another one in the
-// queue.
+// letterTime is how long an executor may take for each dead letter ahead in the queue.
 const letterTime = 20 * time.Millisecond
 
-// ofLinks says that a kind of fault can keep a reply from a worker for longer than the worker
-// waits.
+// ofLinks reports whether a kind of fault can keep a reply from a worker for longer than the worker waits.
 func ofLinks(kind string) bool {
 	switch kind {
 	case "partition", "latency", "slow_link", "reset":
@@ -62,7 +59,7 @@ func ofLinks(kind string) bool {
 	return false
 }
 
-// pendingCancel counts the lease renewals since the worker was asked to end an execution.
+// pendingCancel is a request to end an execution, with the number of lease renewals since it.
 type pendingCancel struct {
 	id       execution.ID
 	epoch    execution.Epoch
@@ -138,16 +135,15 @@ func (dc *detectionChecker) observeEvent(e *history.Event, l *life) {
 			dc.checkSoon(watchEntry{at: e.At + time.Nanosecond, id: l.id, epoch: uint16(l.epoch), in: l.status})
 		}
 	case history.PublishReturned, history.WorkerLifecycle:
-		// These events can only bring forward the deadline of a waiting execution.
+		// These events can only make the deadline of a waiting execution earlier.
 		dc.hastenChecks(e)
 	case history.WorkerRegistered, history.Delivered:
-		// The check of idle queues has handled it.
+		// idleQueues has handled it.
 	default:
 	}
 }
 
-// noteRenewal notes that a worker must have learned of its cancellations, at the third renewal at the
-// latest.
+// noteRenewal counts a renewal: by the third one, a worker must have learned of a cancellation.
 func (dc *detectionChecker) noteRenewal(e *history.Event) {
 	for i := range dc.canceling {
 		a := &dc.canceling[i]
@@ -158,13 +154,13 @@ func (dc *detectionChecker) noteRenewal(e *history.Event) {
 			a.heard = e.At
 		}
 		if a.heard != 0 {
-			// A worker that was away owes it again.
+			// A worker that was away owes the end from now on.
 			dc.checkSoon(watchEntry{at: e.At + time.Nanosecond, id: a.id, epoch: uint16(a.epoch), in: execution.Canceling})
 		}
 	}
 }
 
-// cancellationLearned is when the worker of a canceling execution must have learned of the cancellation; 0 if
+// cancellationLearned is when the worker of a canceling execution must have learned of the cancellation, 0 if
 // that isn't certain.
 func (dc *detectionChecker) cancellationLearned(id execution.ID) time.Duration {
 	for i := range dc.canceling {
@@ -175,14 +171,14 @@ func (dc *detectionChecker) cancellationLearned(id execution.ID) time.Duration {
 	return 0
 }
 
-// owedSince is since when a worker that must have learned of a cancellation could have ended it; 0 if it
-// need not end it.
+// owedSince is the time since which a worker could have ended an execution of whose cancellation it must have
+// learned; 0 if it need not end it.
 //
-// While its lease lasts, only the worker can end what it has claimed, so its own bound holds as long
-// as it is there. A worker that has stopped, was declared lost or has a successor ends nothing any
-// more. Nor does a process that has crashed or is held, and without the database none can write an
-// end. The executors take the execution back when the lease has been over for the grace, and not
-// before. That bound always applies. When the worker is well again, its own time starts again.
+// While its lease lasts, only the worker can end what it has claimed, so its own bound applies while it is
+// up. A worker that has stopped, was declared lost or has a successor ends nothing more. Nor does a process
+// that has crashed or is halted, and without the database no worker can write an end. The executors reclaim
+// the execution only when the lease has been over for the grace, and that bound always applies. When the
+// worker recovers, its own time restarts.
 func (dc *detectionChecker) owedSince(l *life) time.Duration {
 	heard, t := dc.cancellationLearned(l.id), dc.s.workers.Get(l.incarnation)
 	if heard == 0 || t == nil {
@@ -194,27 +190,27 @@ func (dc *detectionChecker) owedSince(l *life) time.Duration {
 	return max(heard, dc.s.roads.byName[t.process].lastTrouble())
 }
 
-// checkDue checks every execution that is due.
+// checkDue checks every execution whose check is due.
 func (dc *detectionChecker) checkDue(now time.Duration) {
 	for w, due := dc.watch.popDue(now); due; w, due = dc.watch.popDue(now) {
 		dc.checkExecution(w, now)
 	}
 }
 
-// numberEntry numbers entries for the same execution and time, by age, to tell them apart.
+// numberEntry numbers entries by age, to distinguish those for the same execution and time.
 func (dc *detectionChecker) numberEntry(w watchEntry) watchEntry {
 	dc.seq++
 	w.seq = dc.seq
 	return w
 }
 
-// checkSoon adds an execution to be checked as soon as time moves on.
+// checkSoon schedules a check of an execution at the next later event.
 func (dc *detectionChecker) checkSoon(w watchEntry) {
 	dc.watch.soon.push(dc.numberEntry(w))
 	dc.s.wakeAt(w.at)
 }
 
-// hastenChecks checks the executions that an event may have made overdue sooner.
+// hastenChecks schedules checks of the executions whose deadline an event may have made earlier.
 func (dc *detectionChecker) hastenChecks(e *history.Event) {
 	if e.Execution != 0 {
 		dc.checkSoon(watchEntry{at: e.At + time.Nanosecond, id: e.Execution, epoch: uint16(e.Epoch), in: execution.Scheduled})
@@ -235,7 +231,7 @@ func (dc *detectionChecker) hastenChecks(e *history.Event) {
 	}
 }
 
-// checkExecution examines one execution again: it is fine, overdue, or due for a later check.
+// checkExecution examines an execution: it needs no check, is overdue, or gets a later check.
 func (dc *detectionChecker) checkExecution(w watchEntry, now time.Duration) {
 	if dc.isStale(w) {
 		return
@@ -245,7 +241,7 @@ func (dc *detectionChecker) checkExecution(w watchEntry, now time.Duration) {
 	if what == "" {
 		return
 	}
-	// After a fault that may have hindered detection, the time starts again.
+	// After a fault that may have hindered detection, the time restarts.
 	bound := deadline.bound
 	overdue := max(deadline.since+bound, max(dc.s.hindrances.lastEnd, dc.s.setBack)+bound+deadline.warm)
 	if dc.s.hindrances.lasting > 0 {
@@ -266,9 +262,8 @@ func (dc *detectionChecker) checkExecution(w watchEntry, now time.Duration) {
 	dc.s.recordViolation(dc.i, l.id, "execution %d, epoch %d: since %v %s; the bound for that is %v", l.id, l.epoch, deadline.since, what, bound)
 }
 
-// isUnhindered says that the servers and at least one executor have been unhindered since before the
-// problem began. Any executor may hold a dead letter, so for dead letters all executors must have
-// been.
+// isUnhindered reports whether the servers and at least one executor have been unhindered since before the
+// problem began. Any executor may hold a dead letter, so for dead letters all executors must have been.
 func (dc *detectionChecker) isUnhindered(l *life, d deadline) bool {
 	from := dc.s.recoveryStart(d.since) - d.warm
 	switch {
@@ -280,21 +275,21 @@ func (dc *detectionChecker) isUnhindered(l *life, d deadline) bool {
 	return dc.s.roads.hasClearExecutor(from)
 }
 
-// isStale says that an execution has changed since it was watched.
+// isStale reports whether an execution has changed since it was watched.
 func (dc *detectionChecker) isStale(w watchEntry) bool {
 	l := dc.s.lives.Get(w.id)
 	return l == nil || uint16(l.epoch) != w.epoch || l.status != w.in || l.orchestrated
 }
 
-// deadline is the time since which something is wrong, how long it may stay so, and how much longer
-// after a fault that hindered an executor.
+// deadline is the time since which something is wrong, how long it may stay so, and how much longer after a
+// fault that hindered an executor.
 type deadline struct{ since, bound, warm time.Duration }
 
 // unbounded is longer than any run lasts.
 const unbounded = 1_000_000 * time.Hour
 
-// adaptToObserving adapts a deadline that only the timeout monitor watches while the monitor only
-// observes: the observation must be recorded by then. After that no part has to end the execution.
+// adaptToObserving adapts a deadline that only the timeout monitor watches, if the monitor only observes: it
+// must record its observation by then. After that no part must end the execution.
 func (dc *detectionChecker) adaptToObserving(l *life, d deadline, what string) (deadline, string) {
 	switch {
 	case !dc.s.monitorObserves():
@@ -306,8 +301,8 @@ func (dc *detectionChecker) adaptToObserving(l *life, d deadline, what string) (
 	return d, what
 }
 
-// earliestDeadline returns the earliest bound that applies to an execution in its present state. None
-// applies while nobody can read its row. Afterwards the time starts again.
+// earliestDeadline returns the earliest deadline that applies to an execution in its present state, and what
+// is wrong, empty if none applies. None applies while its row is unreadable. Afterwards the time restarts.
 func (dc *detectionChecker) earliestDeadline(l *life, b *Bounds) (deadline, string) {
 	if l.hidden {
 		return deadline{}, ""
@@ -317,7 +312,7 @@ func (dc *detectionChecker) earliestDeadline(l *life, b *Bounds) (deadline, stri
 	return d, what
 }
 
-// readableDeadline is deadline for an execution whose row can be read.
+// readableDeadline is earliestDeadline for an execution whose row can be read.
 func (dc *detectionChecker) readableDeadline(l *life, b *Bounds) (deadline, string) {
 	switch {
 	case l.orphan:
@@ -328,16 +323,16 @@ func (dc *detectionChecker) readableDeadline(l *life, b *Bounds) (deadline, stri
 	case l.status == execution.Scheduled:
 		return dc.scheduledDeadline(l, b)
 	case oracle.Claimed(l.status):
-		// Both the database's clock and a clock that was never set must have passed the deadline: a
-		// clock step alone ends no run. The second one is an executor's, which stands still while its
-		// machine is frozen.
+		// Both the database's clock and a clock that never jumps must have passed the deadline: a clock step
+		// alone ends no run. The second clock is an executor's, which stands still while its machine is
+		// frozen.
 		over := max(l.due-dc.s.skew, l.due-(l.stamped-l.entered)+dc.s.roads.leastClockStoppage(l.entered, dc.s.now.At))
 		best, what := dc.adaptToObserving(l, deadline{over, b.Overrun, b.Warmup}, "it has run past its deadline")
 		if t := dc.s.workers.Get(l.incarnation); t != nil {
 			since, more := dc.s.fleet.brakeDelay(t.renewed, b)
 			if t.superseded {
-				// No monitor has watched its last beats. The watch begins when a monitor sees that
-				// it was superseded.
+				// No monitor has watched its last heartbeats. The watch begins when a monitor reads that it
+				// was superseded.
 				since = max(since, t.supersededA)
 			}
 			if dead := (deadline{since, b.WorkerDead + more, more}); dead.since+dead.bound < best.since+best.bound {
@@ -349,7 +344,7 @@ func (dc *detectionChecker) readableDeadline(l *life, b *Bounds) (deadline, stri
 		}
 		return best, what
 	case oracle.Terminal(l.status):
-		// A pass handles the oldest ends first, and no more than so many batches.
+		// A pass handles the oldest ends first, and at most mostBatches batches.
 		x := dc.s.config.Executor
 		passes := time.Duration(int(l.before) / (mostBatches * max(1, x.BatchSize)))
 		return deadline{l.entered, b.Terminal + passes*x.ReconcileInterval, 0}, "it has been terminal and its end was not handled"
@@ -382,7 +377,7 @@ func (dc *detectionChecker) scheduledDeadline(l *life, b *Bounds) (best deadline
 	return best, what
 }
 
-// endRun checks every remaining execution once more.
+// endRun checks every execution whose check is due at the end.
 func (dc *detectionChecker) endRun(bool) {
 	dc.checkDue(dc.s.now.At)
 }

@@ -14,14 +14,13 @@ import (
 
 // Queues reports on the broker's queues. A [Work] may implement it; only the simulated world does.
 type Queues interface {
-	// Idle says that a queue exists, is empty and has no consumer.
+	// Idle reports whether a queue exists, is empty and has no consumer.
 	Idle(queue string) bool
 }
 
-// idleTick is the interval at which this check looks at the queues of departed workers, idleSweep
-// that of the executors. An executor deletes no queue until its own tests of the dead letter path
-// have succeeded for idlePatience, because a queue keeps dead messages that have no route
-// (docs/executor.md).
+// idleTick is the interval at which this check looks at the queues of departed workers, idleSweep the
+// interval at which executors do. An executor deletes no queue until its own tests of the dead letter path
+// have succeeded for idlePatience, because a queue keeps dead messages that have no route (docs/executor.md).
 const (
 	idleTick     = 15 * time.Second
 	idleSweep    = time.Minute
@@ -36,11 +35,11 @@ type idleQueues struct {
 	next time.Duration
 	// owners are the workers that have registered, in order of their numbers.
 	owners []*queueOwner
-	// tested is when a test of the dead letter path last reached an executor. A message that can't
-	// die may block such tests for as long as it exists, and then no executor deletes a queue.
+	// tested is when a test of the dead letter path last reached an executor. A message that can't be
+	// dead-lettered may block such tests while it exists, and then no executor deletes a queue.
 	tested time.Duration
-	// meddled is the trouble of the messages of these tests: where one is lost, late or garbled, the
-	// test fails, and the executor's patience begins anew.
+	// meddled records faults of the messages of these tests: if one is lost, late or garbled, the test fails,
+	// and the executor's patience restarts.
 	meddled trouble
 }
 
@@ -50,7 +49,7 @@ type queueOwner struct {
 	newest execution.Incarnation
 	gone   bool
 	beat   time.Duration
-	// idle is the time since which each queue is idle, 0 for a queue in use.
+	// idle is the time since which each queue has been idle, 0 for a queue in use.
 	idle [2]time.Duration
 }
 
@@ -95,8 +94,8 @@ func (iq *idleQueues) observeEvent(e *history.Event) {
 	}
 }
 
-// breaksCanaries says that a fault makes tests of the dead letter path fail by what it does to their
-// messages. Only faults of every message strike these.
+// breaksCanaries reports whether a fault makes tests of the dead letter path fail through their messages.
+// Only faults of every message do.
 func breaksCanaries(e *history.Event) bool {
 	kind := fault.Find(e.Text)
 	return kind != nil && kind.Under == "messages" && slices.Contains(kind.Excuses, fault.DispatchesFail) && e.Queue == fault.EveryMessage

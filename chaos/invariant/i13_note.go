@@ -9,19 +9,19 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 13 about the message of an action's own failure: whoever set
-// max_retries expects a retry, so the message says if none follows, and why.
+// This file is the part of invariant 13 about the message of an action's own failure: whoever set max_retries
+// expects a retry, so the message must say why none follows.
 
-// The text of a failure begins with its error. The database may have refused the action's own
-// message for ever; then the message says so instead.
+// The text of a failure begins with its error. If the database refused the action's own message permanently,
+// the text says so instead.
 const (
 	byAction          = "Action failed"
 	refusedByDatabase = byAction + ": the database refused the action's output"
 )
 
-// judgeMessage judges the message of a failure that a run at its execution's present epoch ended with. A
-// worker that knows of a cancellation says nothing about retries. It may or may not have learned of
-// one in canceling, so nothing is judged there.
+// judgeMessage judges the message of a run's own failure at the present epoch. A worker that knows of a
+// cancellation does not mention retries. In canceling it may or may not know of the cancellation, so nothing
+// is judged there.
 func (r *resultChecker) judgeMessage(e *history.Event, l *life, x runExit) {
 	if e.From != execution.Running || strings.HasPrefix(e.Text, refusedByDatabase) {
 		return
@@ -32,7 +32,7 @@ func (r *resultChecker) judgeMessage(e *history.Event, l *life, x runExit) {
 	}
 }
 
-// codePhrase is the exit code of a failure in words, empty if the action gave its reason in words.
+// codePhrase returns the exit code of a failure in words, empty if the action gave its reason in words.
 func (e runExit) codePhrase() string {
 	if e.code == 0 {
 		return ""

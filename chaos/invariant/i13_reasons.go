@@ -7,9 +7,9 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 13 about the reasons that a worker gives for the end of a run,
-// whether the end is stored or refused and kept. The worker must have had the reason that it gives.
-// For runs that ended by themselves, the machine's report counts.
+// This file is the part of invariant 13 about the reasons that a worker reports for the end of a run, whether
+// the end is stored, or refused and kept. The worker must have had the reason that it reports. For runs that
+// ended by themselves, the machine's report counts.
 
 // Starts notes that the machine is asked to start an action.
 func (c *Calls) Starts(key execution.Key) {
@@ -25,23 +25,22 @@ func (c *Calls) NotStarted(key execution.Key) {
 	}
 }
 
-// Killed notes that the worker has learned that an action ended because it was told to.
+// Killed notes that the worker has learned that an action ended on its request.
 func (c *Calls) Killed(now time.Duration, key execution.Key) {
 	if r := c.runs[key]; r != nil {
 		r.killed = now
 	}
 }
 
-// Exited notes that an action has ended by itself; its reason is its own.
+// Exited notes that an action has ended by itself, with its own reason.
 func (c *Calls) Exited(now time.Duration, key execution.Key, to execution.Status, reason execution.Reason) {
 	if r := c.runs[key]; r != nil {
 		r.byItself, r.exited, r.to, r.reason = true, now, to, reason
 	}
 }
 
-// judgeResultWait judges how long the end of a run that ended by itself waited for its first write: no
-// longer than the results written with it may wait, and not at all if the fence would come
-// meanwhile.
+// judgeResultWait judges how long the end of a run that ended by itself waited for its first write: at most
+// ResultWindow, and not at all if the fence would come meanwhile.
 func (c *Calls) judgeResultWait(now time.Duration, key execution.Key, r *callsOfRun) {
 	if c.result == nil || !r.byItself {
 		return
@@ -77,7 +76,8 @@ func (c *Calls) judgeReason(now time.Duration, e *End, r *callsOfRun) {
 	}
 }
 
-// hadReason says that a worker had the reason to end a run, or that the run ended for it.
+// hadReason reports whether a worker had the reason of e to end a run, or the run ended by itself for that
+// reason.
 func (c *Calls) hadReason(now time.Duration, e *End, r *callsOfRun) bool {
 	if r.byItself {
 		return e.To == r.to && e.Reason == r.reason

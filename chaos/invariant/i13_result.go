@@ -35,7 +35,7 @@ type runExit struct {
 type resultChecker struct {
 	i *Invariant
 	s *Suite
-	// asked is the first request to end each run that is to end.
+	// asked is the first request to end each run.
 	asked map[execution.ID]endRequest
 }
 
@@ -81,7 +81,7 @@ func (r *resultChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// judgeRefusal judges a result that was refused because the row no longer belonged to its run.
+// judgeRefusal judges a result that was refused on the grounds that the row no longer belonged to its run.
 func (r *resultChecker) judgeRefusal(e *history.Event, l *life) {
 	r.s.countOccasion(r.i)
 	if oracle.Claimed(l.status) && l.epoch == e.Epoch && l.incarnation == e.Incarnation {
@@ -89,8 +89,8 @@ func (r *resultChecker) judgeRefusal(e *history.Event, l *life) {
 	}
 }
 
-// judgeReregistration judges a process that registers again since its start. Registering gives up everything that
-// the old incarnation holds, so the results of all its ended runs must be written before.
+// judgeReregistration judges a process that registers repeatedly since its start. Registering releases
+// everything that the old incarnation holds, so the results of all its ended runs must be written before.
 func (r *resultChecker) judgeReregistration(e *history.Event) {
 	old := r.previousIncarnation(e)
 	if old == 0 {
@@ -109,8 +109,8 @@ func (r *resultChecker) judgeReregistration(e *history.Event) {
 	}
 }
 
-// previousIncarnation is the last incarnation of the same worker that the same process has registered since its start,
-// or 0. It looks no further back than that start.
+// previousIncarnation is the last incarnation of the same worker that the same process has registered since
+// its start, 0 if there is none.
 func (r *resultChecker) previousIncarnation(e *history.Event) execution.Incarnation {
 	for _, n := range slices.Backward(r.s.registered.Get(e.Worker)) {
 		t := r.s.workers.Get(n)
@@ -127,7 +127,7 @@ func (r *resultChecker) previousIncarnation(e *history.Event) execution.Incarnat
 	return 0
 }
 
-// judgeKillGrace judges that an action which timed out, was cancelled or was ended for a stop had its kill
+// judgeKillGrace requires that an action which timed out, was cancelled or was ended for a stop had its kill
 // grace. A lost action has none, and at the fence only the rest of the lease is left.
 func (r *resultChecker) judgeKillGrace(e *history.Event) {
 	a, asked := r.asked[e.Execution]

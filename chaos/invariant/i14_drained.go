@@ -25,13 +25,13 @@ func drainedQueues() *Invariant {
 type drainedChecker struct {
 	i *Invariant
 	s *Suite
-	// depth is the number of messages in each queue. of is the place of queue, the one of the latest
-	// event: consecutive events are often about one queue.
+	// depth is the number of messages in each queue. of caches the entry of queue, which the latest event was
+	// about: consecutive events are often about one queue.
 	depth map[string]*int
 	queue string
 	of    *int
 	slots map[concurrencySlot]execution.ID
-	// limited says that a slot was taken at some time.
+	// limited reports whether a slot was ever taken.
 	limited bool
 }
 
@@ -61,7 +61,7 @@ func (d *drainedChecker) observeEvent(e *history.Event, _ *life) {
 	}
 }
 
-// depthOf is where the messages of a queue are counted.
+// depthOf returns the counter of a queue's messages.
 func (d *drainedChecker) depthOf(queue string) *int {
 	if d.of != nil && d.queue == queue {
 		return d.of

@@ -23,17 +23,17 @@ func expectedAlerts() *Invariant {
 	return i
 }
 
-// Alerts is what a scenario expects of alerts, by name.
+// Alerts are the names of the alerts that must fire, must resolve and must never fire in a scenario.
 type Alerts struct {
 	Fires, Resolves, Never []string
 }
 
-// Any says whether anything is expected.
+// Any reports whether the scenario expects anything of alerts.
 func (a Alerts) Any() bool { return len(a.Fires)+len(a.Resolves)+len(a.Never) > 0 }
 
-// Reported adds the simulated world's findings about the figures that processes report: the first
-// wrong figure, empty for none, and the number of comparisons. Only that world knows the answers
-// that each process got.
+// Reported adds the simulated world's findings about the figures that processes export: the first wrong
+// figure, empty for none, and the number of comparisons. Only that world knows the answers that each process
+// got.
 func (s *Suite) Reported(wrong string, compared uint64) {
 	for _, c := range s.checkers {
 		if a, ok := c.(*alertChecker); ok {
@@ -43,14 +43,14 @@ func (s *Suite) Reported(wrong string, compared uint64) {
 	}
 }
 
-// ExpectAlerts says which alerts must fire and resolve in the run. Without it, or without any alert
-// event, nothing is judged.
+// ExpectAlerts sets which alerts must fire and resolve in the run. Without it, or without any alert event,
+// nothing is judged.
 func (s *Suite) ExpectAlerts(a Alerts) { s.alerts = a }
 
 type alertChecker struct {
 	i *Invariant
 	s *Suite
-	// fired and firing hold the names of alerts.
+	// fired holds the alerts that have fired, firing those that have not resolved since.
 	fired, firing map[string]bool
 	// wrong is the first figure that was wrong.
 	wrong string
@@ -101,10 +101,10 @@ func (a *alertChecker) endRun(bool) {
 	}
 }
 
-// playbookHint names the page about an alert: its meaning, and what to check.
+// playbookHint returns a reference to the page about an alert.
 func playbookHint(alert string) string { return "; see docs/playbooks/" + alert + ".md" }
 
-// firedAlerts says which alerts fired.
+// firedAlerts lists in words the alerts that fired.
 func (a *alertChecker) firedAlerts() string {
 	var names []string
 	for name := range a.fired { //detlint:ok sorted below

@@ -2,12 +2,12 @@ package invariant
 
 import "time"
 
-// This file is the part of invariant 15 about the figures of runs that a worker sends with its
-// heartbeats. Executors judge the worker's health by them, and people read them. They must match
-// the runs of its incarnation within the configured window.
+// This file is the part of invariant 15 about the figures of runs that a worker sends with its heartbeats.
+// Executors judge the worker's health by them, and operators read them. They must match the runs of its
+// incarnation within the configured window.
 
-// windowParts is the number of parts into which a worker divides the window; it forgets one part at
-// a time (docs/worker.md).
+// windowParts is the number of parts into which a worker divides the window. It drops one part at a time
+// (docs/worker.md).
 const windowParts = 60
 
 // countedEnd is the end of a run that counts, because the database has stored it.
@@ -40,7 +40,7 @@ func (e *countedEnds) addEnd(now, took time.Duration, blamed bool) {
 	e.lastFailure = now
 }
 
-// forgetOld drops ends older than the window.
+// forgetOld removes the ends older than the window.
 func (e *countedEnds) forgetOld(now, window time.Duration) {
 	for len(e.recent) > 0 && now-e.recent[0].at > window+sameMoment {
 		e.took -= e.recent[0].took

@@ -9,9 +9,9 @@ import (
 	"handoff/chaos/oracle"
 )
 
-// acceptedOnce is invariant 16 (defect D9). A client that got no answer must be able to repeat its
-// request. A key that is used again after 24 hours must create a new execution: if the client gets
-// the old one, nothing runs for it.
+// acceptedOnce is invariant 16 (defect D9). A client that got no answer must be able to repeat its request. A
+// key that is reused after 24 hours must create a new execution: if the client gets the old one, nothing runs
+// for it.
 func acceptedOnce() *Invariant {
 	i := &Invariant{
 		Number: 16, Name: "accepted once",
@@ -24,8 +24,8 @@ func acceptedOnce() *Invariant {
 	return i
 }
 
-// keyGeneration is half the lifetime of a key. The checker remembers the keys of this generation
-// and the previous one, so each for half a day at least and a day at most.
+// keyGeneration is half the lifetime of a key. The checker remembers the keys of this generation and the
+// previous one, so each key for half a day to a day.
 const keyGeneration = oracle.KeyLifetime / 2
 
 // keyHash replaces a key, which may be long, because there is one for every execution of the last
@@ -74,8 +74,8 @@ func (k *keyChecker) observeEvent(e *history.Event, _ *life) {
 	k.recent[key] = struct{}{}
 }
 
-// judgeKnownKey judges an answer that names an existing execution. On arrival, the execution is a little
-// older than when the answer was given.
+// judgeKnownKey judges an answer that names an existing execution. When the answer arrives, the execution is
+// a little older than when it was given.
 func (k *keyChecker) judgeKnownKey(e *history.Event) {
 	k.s.countOccasion(k.i)
 	if e.Due >= oracle.KeyLifetime+k.s.bounds.Slack {

@@ -12,8 +12,8 @@ import (
 	"handoff/core/execution"
 )
 
-// explainedEnds is invariant 17: every bad end has a cause in the run. A long queue, many executions or
-// long runs are no cause, because overload is not failure.
+// explainedEnds is invariant 17: every bad end has a cause in the run. A long queue, many executions or long
+// runs are no cause, because overload is not failure.
 func explainedEnds() *Invariant {
 	i := &Invariant{
 		Number: 17, Name: "earned",
@@ -37,8 +37,7 @@ type earnedChecker struct {
 	slots  dense.Table[execution.Incarnation, *slots]
 	// loss is the loss of a worker, if the last event was one; otherwise its Kind is NoKind.
 	loss history.Event
-	// skipped holds the children that were skipped before the handling of their parent's end was
-	// recorded.
+	// skipped holds the children that were skipped before the handling of their parent's end was recorded.
 	skipped []skippedChild
 }
 
@@ -48,7 +47,7 @@ type skippedChild struct {
 	at         time.Duration
 }
 
-// badEnd is one bad end with all that the checker knows about it.
+// badEnd is a bad end of an execution, with the evidence about it.
 type badEnd struct {
 	*earnedChecker
 	row *causeRow
@@ -58,8 +57,8 @@ type badEnd struct {
 	at  *slots // nil where t is
 }
 
-// hasWholeEvidence says that the history records faults, runs and heartbeats. Otherwise only part of the rule
-// is judged.
+// hasWholeEvidence reports whether the history records faults, runs and heartbeats. Otherwise only part of
+// the rule is judged.
 func (ec *earnedChecker) hasWholeEvidence() bool { return !ec.i.InPart(ec.s.holds) }
 
 // observedKinds implements selective.
@@ -125,7 +124,7 @@ func (ec *earnedChecker) judgeTransition(e *history.Event, l *life) {
 	}
 }
 
-// describeEnd says how the execution ended, when, and by which part.
+// describeEnd returns in words how the execution ended, when, and by which part.
 func (en *badEnd) describeEnd(counted bool) string {
 	e := en.e
 	what := "failed"
@@ -157,7 +156,7 @@ func (en *badEnd) workerName() string {
 	return en.t.process
 }
 
-// missingCause returns the complaint about an end without a cause, "" if it has one.
+// missingCause returns the complaint about an end without a cause, empty if it has a cause.
 func (en *badEnd) missingCause() string {
 	row := en.row
 	if !en.hasWholeEvidence() && en.e.Reason != execution.CancelRequested && en.e.Reason != execution.ParentFailed {
@@ -184,7 +183,7 @@ func (en *badEnd) missingCause() string {
 	return en.noCauseText(row.causes)
 }
 
-// isExplainedByFault says whether a fault explains the end.
+// isExplainedByFault reports whether a fault explains the end.
 func (en *badEnd) isExplainedByFault(of cause) bool {
 	if of&dispatchesFail != 0 && (!en.l.published || en.l.sentLate) {
 		of |= executorFails
@@ -196,7 +195,7 @@ func (en *badEnd) isExplainedByFault(of cause) bool {
 	return en.ledger.hasStruck(of, process, en.l.worker, en.row.from(en)-en.s.tolerance)
 }
 
-// noCauseText describes the worker's state and lists the causes that would explain the end.
+// noCauseText returns in words the worker's state and the causes that would explain the end.
 func (en *badEnd) noCauseText(of cause) string {
 	was := "is not known"
 	if en.t != nil && en.at != nil {
@@ -205,9 +204,8 @@ func (en *badEnd) noCauseText(of cause) string {
 	return fmt.Sprintf("its worker %s %s; a cause would be %s since %v", en.workerName(), was, of.describeFor(en.workerName()), max(0, en.row.from(en)))
 }
 
-// overloadReason says, in words, that the execution waited at a worker without room and that the executor
-// could know it: since then, a heartbeat of the worker has reported that it was full. It returns ""
-// otherwise.
+// overloadReason returns why the execution only had to wait: its worker had no room, and the executor could
+// know it, because a heartbeat of the worker has reported since then that it was full. It is empty otherwise.
 func (en *badEnd) overloadReason(counted bool) string {
 	t, e := en.at, en.e
 	unclaimed := counted || e.To == execution.Failed && (e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout)
@@ -237,7 +235,8 @@ func (en *badEnd) overloadReason(counted bool) string {
 	return ""
 }
 
-// ownEnd: the action itself ended with this reason.
+// ownEnd returns the complaint that the action itself didn't end with this reason. badEnd.missingCause calls
+// it only then.
 func (en *badEnd) ownEnd() string {
 	switch {
 	case en.l.exited == execution.None:
@@ -248,7 +247,7 @@ func (en *badEnd) ownEnd() string {
 	return fmt.Sprintf("its action failed as %v", en.l.exit)
 }
 
-// cancelAsked: a client requested the cancellation of the chain.
+// cancelAsked returns the complaint that no client requested the cancellation of the chain, empty if one did.
 func (en *badEnd) cancelAsked() string {
 	if en.s.cancelled[en.l.chain] {
 		return ""
@@ -256,8 +255,8 @@ func (en *badEnd) cancelAsked() string {
 	return fmt.Sprintf("nobody has asked to cancel its chain, %d", en.l.chain)
 }
 
-// parentEnded: the parent's chain has ended without completing. The handling of that end is written
-// in the same transaction as this end, and may follow it in the history.
+// parentEnded returns the complaint that the parent's chain has not failed, empty if it has. The handling of
+// that failure is written in the same transaction as this end, and may follow it in the history.
 func (en *badEnd) parentEnded() string {
 	parent := en.l.parent
 	if parent == 0 {
@@ -278,7 +277,7 @@ func (en *badEnd) parentEnded() string {
 	}
 }
 
-// judgeSkippedChildren judges the skipped children of a chain whose end is being handled.
+// judgeSkippedChildren judges the skipped children of a chain whose end is handled.
 func (ec *earnedChecker) judgeSkippedChildren(e *history.Event) {
 	if e.Related != 0 {
 		return
@@ -292,7 +291,7 @@ func (ec *earnedChecker) judgeSkippedChildren(e *history.Event) {
 		}
 		return true
 	})
-	// Children of this handling were written together with it. Older ones have waited too long for
+	// Children of this chain were written together with its handling. Older ones have waited too long for
 	// theirs.
 	if len(ec.skipped) > 0 && e.At > ec.skipped[0].at+ec.s.bounds.Slack {
 		ec.reportOrphan()
@@ -305,13 +304,13 @@ func (ec *earnedChecker) reportOrphan() {
 	ec.skipped = ec.skipped[:0]
 }
 
-// ranItsTime: the action has run for its whole timeout. The worker counts from the moment at which
-// it sent the claim, up to one statement before the claim took effect.
+// ranItsTime returns the complaint that the action has not run for its whole timeout, empty if it has. The
+// worker counts from when it sent the claim, up to one statement before the claim took effect.
 func (en *badEnd) ranItsTime() string {
 	now := en.s.databaseTime(en.e.At)
-	// The worker counts from the moment at which it sent the claim, which may have waited for a
-	// connection first. If the dispatch came to it more than once, the first message decides. If none
-	// came, the worker found the dispatch in the database, nobody saw when.
+	// The worker counts from the moment at which it sent the claim, which may have waited for a connection
+	// first. If the dispatch was delivered more than once, the first message decides. If none came, the
+	// worker found the dispatch in the database at an unknown time.
 	early := en.s.config.Worker.StatementTimeout
 	if en.l.arrived > 0 {
 		early = min(early, max((en.l.due-en.l.stamped)/2, en.l.entered-en.l.arrived))
@@ -322,9 +321,9 @@ func (en *badEnd) ranItsTime() string {
 	return fmt.Sprintf("its run deadline is still %v away; it was claimed at %v", en.l.due-now, en.l.entered)
 }
 
-// silentClaim also accepts that the worker sent its claim over a connection that had gone silent.
-// The worker notices that within the time of a statement and sends the claim again. So this only
-// excuses a dispatch that had hardly more time than that.
+// silentClaim excuses an expired dispatch whose worker sent its claim over a connection that had gone silent.
+// The worker detects that within the time of a statement and repeats the claim. So the dispatch is only
+// excused if it had hardly more time than that.
 func (en *badEnd) silentClaim() string {
 	left := en.l.due - en.s.skew - en.l.arrived
 	if en.t != nil && en.l.arrived > 0 && left <= en.s.config.Worker.StatementTimeout+callTime && en.ledger.entryOf(en.t.process).silent.presentSince(en.l.arrived) {
@@ -333,11 +332,10 @@ func (en *badEnd) silentClaim() string {
 	return en.noCauseText(en.row.causes)
 }
 
-// heldClaim says that the claim may have been on its way for as long as the run may take. The network
-// can hold a claim back and deliver it after a cut. The worker got no answer to it, so it counts the
-// run from then on, even if it has sent the claim again since. It sent the first claim when the
-// dispatch came to it, at the earliest. Only trouble on the way to the database since then explains
-// such a delay, and only until the link has recovered.
+// heldClaim reports whether the claim may have been under way for as long as the run may take. The network
+// can delay a claim and deliver it after a cut. The worker got no answer, so it counts the run from that
+// claim, even if it has repeated it since. It sent the first claim after the dispatch arrived. Only trouble
+// on the link to the database since then explains such a delay, and only until the link has recovered.
 func (en *badEnd) heldClaim() bool {
 	timeout := en.l.due - en.l.stamped
 	if en.e.By != execution.Worker || en.t == nil || en.l.arrived == 0 || en.e.At < en.l.arrived+timeout-timeout/driftTolerance {
@@ -346,8 +344,8 @@ func (en *badEnd) heldClaim() bool {
 	return en.ledger.hasStruck(toDatabase|databaseFails, en.t.process, en.t.worker, max(en.l.arrived, en.s.recoveryStart(en.l.entered)))
 }
 
-// noWorkers: no worker offers the runtime, or each worker that offers it has its own cause for
-// being unfit.
+// noWorkers returns the complaint about a worker that offers the runtime without a cause for being unfit,
+// empty if there is none.
 func (en *badEnd) noWorkers() string {
 	from := en.row.from(en) - en.s.tolerance
 	if en.ledger.hasStruck(en.row.causes&serverCauses&^(dispatchesFail|makesNoQueue), "", 0, from) {
@@ -359,7 +357,7 @@ func (en *badEnd) noWorkers() string {
 		}
 		began := from
 		if m.lifecycle >= execution.Draining {
-			// The cause of its departure was present when it began to leave, possibly long ago.
+			// The cause of its departure was present when it began to leave, which may be long ago.
 			began = min(from, m.leaving-en.recoveryTime())
 		}
 		if en.ledger.hasStruck(en.row.causes&^serverCauses, m.process, m.worker, began) || en.hasNoQueue(m, began) {
@@ -375,14 +373,14 @@ func (en *badEnd) noWorkers() string {
 	return ""
 }
 
-// hasNoQueue says that a worker can't have got a queue since a moment: the broker created none, and
-// the worker was not yet in service or has lost its queue since.
+// hasNoQueue reports whether a worker may have had no queue since a moment: the broker created none, and the
+// worker was not yet in service or has lost its queue since.
 func (en *badEnd) hasNoQueue(m *member, from time.Duration) bool {
 	return en.ledger.hasStruck(makesNoQueue, "", 0, from) &&
 		(m.lifecycle < execution.Active || en.ledger.hasStruck(losesQueue, m.process, m.worker, en.ledger.noQueueFrom-en.recoveryTime()))
 }
 
-// judgeLostWorker judges the loss of a worker that an executor marked lost.
+// judgeLostWorker requires a cause for the loss of a worker.
 func (ec *earnedChecker) judgeLostWorker(e *history.Event) {
 	t := ec.s.workers.Get(e.Incarnation)
 	if t == nil {
@@ -397,9 +395,9 @@ func (ec *earnedChecker) judgeLostWorker(e *history.Event) {
 	}
 }
 
-// judgeLoss judges the last loss of a worker once the next event has come. If that event is the
-// registration of a successor, the old incarnation was superseded; it was not lost for want of a
-// heartbeat. Then only the executions that it held are judged, when they end.
+// judgeLoss judges the last loss of a worker at the next event. If that event is the registration of a
+// successor, the old incarnation was superseded and not lost for want of a heartbeat. Then only the
+// executions that it held are judged, when they end.
 func (ec *earnedChecker) judgeLoss(next *history.Event) {
 	if ec.loss.Kind == history.NoKind {
 		return

@@ -7,17 +7,16 @@ import (
 	"handoff/core/execution"
 )
 
-// causeRow lists what can lead to one kind of bad end: a reason, the part that writes it, and the
-// possible causes. A cause counts if it was present at any time since the moment that from returns.
+// causeRow lists the possible causes of one kind of bad end: a reason and the part that writes it. A cause
+// counts if it was present at any time since the moment that from returns.
 type causeRow struct {
 	reason execution.Reason
-	// by is the part that writes the reason; NoPart stands for every part without an entry of its
-	// own.
+	// by is the part that writes the reason; NoPart stands for every part without a separate row.
 	by     execution.Part
 	causes cause
 	from   func(c *badEnd) time.Duration
-	// instead looks for an explanation in the history other than a fault. It returns the complaint,
-	// "" if there is an explanation.
+	// instead looks for an explanation other than a fault. It returns the complaint, empty if there is an
+	// explanation.
 	instead func(c *badEnd) string
 }
 
@@ -31,27 +30,27 @@ const noRenewal = standsStill | itsClock | toDatabase | isMute | hasTwin | isWit
 // deadline is a time of that clock.
 const noClaim = noRenewal | databaseFails | toBroker | isDeaf | losesQueue | brokerFails | databaseClock | dispatchesFail
 
-// causeTable is the table of causes. Of several entries for a reason, the first that fits is used.
+// causeTable returns the causes of bad ends. Of several rows for a reason, the first that fits is used.
 //
-// Indirect consequences of a fault have no entry. A retry, a brake or a requeue falls within the
-// fault's window. A worker becomes unhealthy by counted dispatches and failed runs, and each of
-// these is judged when it happens (invariant 9 compares the worker's figures with them).
+// Indirect consequences of a fault have no row. A retry, a brake or a requeue falls within the fault's
+// window. A worker becomes unhealthy by counted dispatches and failed runs, and each of these is judged when
+// it happens (invariant 9 compares the worker's figures with them).
 func causeTable() []causeRow {
 	return []causeRow{
-		// A dispatch that nobody claimed in time.
+		// No worker claimed the dispatch in time.
 		{reason: execution.QueueTimeout, causes: noClaim, from: sinceDispatch},
 		{reason: execution.DispatchTimeout, causes: noClaim, from: sinceDispatch, instead: (*badEnd).silentClaim},
 
 		// The worker's machine could not start the action. A machine is either sick at that very
 		// moment or not; the window only covers the time in which the worker writes the result.
 		{reason: execution.WorkerUnavailable, by: execution.Worker, causes: isSick, from: sinceAttempt},
-		// The worker went away before it claimed the execution.
+		// The worker left before it claimed the execution.
 		{reason: execution.WorkerUnavailable, by: execution.Reconciler, causes: noRenewal, from: sinceRenewal},
 		// The broker refused the message, the queue was full, or the message reached its delivery
 		// limit.
 		{reason: execution.WorkerUnavailable, causes: noClaim, from: sinceDispatch},
 
-		// No queue was bound: it was deleted or unbound, or its worker was not there to declare it.
+		// No queue was bound: it was deleted or unbound, or its worker was not up to declare it.
 		{reason: execution.Unroutable, causes: losesQueue | brokerFails | standsStill | toBroker | hasTwin, from: sinceQueue},
 
 		// Each worker that could have taken it is judged separately; see noWorkers. A step of the
@@ -59,9 +58,9 @@ func causeTable() []causeRow {
 		// clocks too. A broker that creates no queue affects only workers without a queue.
 		{reason: execution.NoWorkers, causes: noClaim&^databaseClock | makesNoQueue, from: sinceFit, instead: (*badEnd).noWorkers},
 
-		// The worker's lease is over, or the worker was superseded: by its own successor after it
-		// fenced itself or died, or by a twin. Or the reply to a claim was lost, so the database
-		// lists a run that the worker doesn't have.
+		// The worker's lease is over, or the worker was superseded: by its own successor after it fenced
+		// itself or died, or by a twin. Or the reply to a claim was lost, so the database lists a run that
+		// the worker doesn't have.
 		{reason: execution.WorkerLost, causes: noRenewal, from: sinceLoss},
 		{reason: execution.HeartbeatStale, causes: noRenewal, from: sinceFence},
 
@@ -86,9 +85,9 @@ func causeTable() []causeRow {
 	}
 }
 
-// recoveryTime is how long a worker may be away after a cause is over: it reconnects to the broker, its
-// next heartbeat reports that, and the statements of worker and executor take time. A worker that
-// has fenced itself ends its actions first.
+// recoveryTime is how long a worker may be unavailable after a cause is over: it reconnects to the broker,
+// its next heartbeat reports that, and the statements of worker and executor take time. A worker that has
+// fenced itself ends its actions first.
 func (en *badEnd) recoveryTime() time.Duration {
 	x := en.s.config
 	return x.MessageQueue.RabbitMQ.ReconnectMax + x.Worker.HeartbeatInterval + x.Worker.KillGrace + en.s.bounds.Slack
@@ -100,11 +99,10 @@ func sinceDispatch(c *badEnd) time.Duration {
 	return min(c.l.entered, c.l.due-c.s.skew-c.recoveryTime())
 }
 
-// sinceQueue: a worker that lost its queue declares it again when it recovers, and may get work
-// before that. A worker cut off from the database fences itself and can't recover meanwhile,
-// although a renewal under way may make it look alive; one that hears nothing of the broker does
-// not hear that its queue is gone. Then everything that has struck its queue
-// since its registration counts.
+// sinceQueue: a worker that lost its queue redeclares it when it recovers, and may get work before that. A
+// worker cut off from the database can't recover meanwhile, although a renewal under way may make it look
+// alive. A worker that is deaf to the broker does not learn that its queue is gone. In both cases everything
+// that has struck its queue since its registration counts.
 func sinceQueue(c *badEnd) time.Duration {
 	since := c.l.entered - c.recoveryTime()
 	if c.t != nil && c.s.ledger.hasStruck(toDatabase|databaseFails|isDeaf, c.t.process, c.t.worker, since) {

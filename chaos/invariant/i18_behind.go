@@ -2,10 +2,10 @@ package invariant
 
 import "time"
 
-// This file is the part of invariant 18 about a worker with useless messages ahead of its
-// dispatches (docs/queues.md, "Messages that nobody should have sent"). After ten messages that led
-// to nothing, it must ask the database for its dispatches, within a second and at most once a
-// second. It need not ask if all its slots may have been taken meanwhile.
+// This file is the part of invariant 18 about a worker with useless messages ahead of its dispatches
+// (docs/queues.md, "Messages that nobody should have sent"). After ten messages that led to nothing, it must
+// ask the database for its dispatches, within a second and at most once a second. It need not ask if all its
+// slots may have been taken meanwhile.
 
 // Numbers of the contract that no configuration key changes.
 const (
@@ -13,16 +13,15 @@ const (
 	lookBehind = time.Second
 )
 
-// lookBehindState is what is known of a worker's questions: its calls that ask the database for its
-// dispatches.
+// lookBehindState records a worker's questions: its calls that ask the database for its dispatches.
 type lookBehindState struct {
-	// sure says that the worker has had a free slot since its last question, and that nothing kept
-	// it from the next one.
+	// sure reports whether the worker has had a free slot since its last question, and nothing kept it from
+	// the next one.
 	sure bool
-	// asked says that a question is under way; answered is when the last one was answered.
+	// asked reports whether a question is under way. answered is when the last one was answered.
 	asked    bool
 	answered time.Duration
-	// wasted counts the useless messages since the last question; enough is when the tenth came.
+	// wasted is the number of useless messages since the last question, enough when the tenth came.
 	wasted int
 	enough time.Duration
 }
@@ -30,7 +29,7 @@ type lookBehindState struct {
 // noteHeld notes that the worker holds another execution.
 func (b *lookBehindState) noteHeld(c *Calls) { b.sure = b.sure && len(c.runs) < c.capacity }
 
-// Wastes notes a message that led to nothing.
+// Wastes notes a message that led to no claim.
 func (c *Calls) Wastes(now time.Duration) {
 	c.judgeNextQuestion(now)
 	c.behind.countWasted(c, now)
@@ -45,7 +44,7 @@ func (b *lookBehindState) countWasted(_ *Calls, now time.Duration) {
 // Hindered notes that something may keep the worker from asking the database for its dispatches.
 func (c *Calls) Hindered() { c.behind.sure = false }
 
-// nextDue is the latest time for the worker's next question. known says that it must ask one.
+// nextDue returns the latest time for the worker's next question, and whether it must ask one.
 func (b *lookBehindState) nextDue() (at time.Duration, known bool) {
 	return max(b.enough, b.answered+lookBehind), b.sure && !b.asked && b.wasted >= fruitless
 }
@@ -65,8 +64,7 @@ func (c *Calls) judgeNextQuestion(now time.Duration) {
 	c.s.recordViolation(c.work.i, 0, "%s had a free slot and %d messages that led to no claim, and has not asked the database for its dispatches, which was due %v ago", c.process, c.behind.wasted, now-due)
 }
 
-// callsTime is the longest time from the reason for a call to the call, if nothing happens in
-// between.
+// callsTime is the longest time from the reason for a call to the call, if nothing delays it.
 const callsTime = 100 * time.Millisecond
 
 // LooksBehind judges, before it is sent, a worker's call that asks the database for its dispatches.
@@ -82,7 +80,7 @@ func (c *Calls) LooksBehind(now time.Duration) {
 	b.asked, b.wasted = true, 0
 }
 
-// LookedBehind notes that this call was answered.
+// LookedBehind notes that such a question was answered.
 func (c *Calls) LookedBehind(now time.Duration) {
 	b := &c.behind
 	b.asked, b.answered = false, now

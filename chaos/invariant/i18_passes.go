@@ -11,15 +11,15 @@ import (
 )
 
 // This file is the part of invariant 18 about the statements with which executors look for work.
-// docs/contract.md gives each kind its period. An executor looks once a period; at once, if the
-// last look returned as many rows as it asked for; and in between only for a reason: a hint, an end
-// that it has handled, or something that it knew to be due. It asks for one batch at most, and
-// doesn't look again at rows that the same pass has left.
+// docs/contract.md gives each kind its period. An executor looks once a period, and at once if the last look
+// returned as many rows as it asked for. In between it looks only for a reason: a hint, an end that it has
+// handled, or a row that it knew to be due. It asks for one batch at most, and doesn't repeat a look at rows
+// that the same pass has left.
 //
 // Only the simulated world reports statements, so recorded histories and real daemons are not
 // judged by this.
 
-// Look is a kind of statement by which an executor looks for work.
+// Look is a kind of statement with which an executor looks for work.
 type Look uint8
 
 // The kinds of looks.
@@ -60,7 +60,7 @@ const sweepPeriod = time.Minute
 // mostBatches is the greatest number of batches in a pass.
 const mostBatches = 200
 
-// lookPeriod is the time from one look to the next.
+// lookPeriod is the time from one look of the kind to the next.
 func (l Look) lookPeriod(c *config.Config) time.Duration {
 	switch l {
 	case LookUnclaimed, LookOverrun:
@@ -72,15 +72,14 @@ func (l Look) lookPeriod(c *config.Config) time.Duration {
 	}
 }
 
-// isAlwaysDue says that the kind is due every period, whatever happens. The looks of the scheduler and
-// of the publishers pause without a connection to the broker, and the timeout monitor waits for a
-// lease after an outage.
+// isAlwaysDue reports whether the kind is due every period, whatever happens. The looks of the scheduler and
+// of the publishers pause without a connection to the broker, and the timeout monitor waits for a lease after
+// an outage.
 func (l Look) isAlwaysDue() bool {
 	return l != LookSchedule && l != LookUnpublished && l != LookUnclaimed && l != LookOverrun
 }
 
-// clockDrift is the greatest error of a process's clock over d: with a fast clock, d ends earlier by
-// this much.
+// clockDrift is the greatest error of a process's clock over d: on a fast clock, d ends earlier by this much.
 func clockDrift(d time.Duration) time.Duration { return d / 8 }
 
 // Found is one row that a look returned.
@@ -89,48 +88,47 @@ type Found struct {
 	Status execution.Status
 }
 
-// Looker follows one executor process, from one start to its end, by its statements. It is told of
-// each statement before it is sent and when its answer has come.
+// Looker follows one executor process, from one start to its end, by its statements. It is notified before
+// each statement is sent and after it is answered.
 type Looker struct {
 	c        *workChecker
 	process  string
 	since    time.Duration
 	kinds    [lookKinds]lookState
 	recorded map[execution.Incarnation]readinessRecord
-	// parked are the times at which the scheduler must look again at rows that it gave back.
+	// parked are the times at which the scheduler must retry rows that it released.
 	parked []time.Duration
-	// woken, patient and reasons allow the scheduler to look before its period is over. woken and
-	// patient hold events that have come, those that lapse first in front; patient holds those that
-	// lapse later, because something was wrong when they came. None in patient lapses before until,
-	// which each look of the scheduler moves on while something is wrong: the part that was told of
-	// the event may not have passed it on yet. reasons holds what the scheduler remembers.
+	// woken, patient and reasons allow the scheduler to look before its period is over. woken and patient
+	// hold events that have come, those that lapse first in front. Those in patient lapse later, because
+	// something was wrong when they came, and not before until. Each look of the scheduler postpones until
+	// while something is wrong: the part that got the event may not have passed it on yet. reasons holds what
+	// the scheduler remembers.
 	woken, patient queue[lookReason]
 	until          time.Duration
 	reasons        []lookReason
 	stumbled       bool
-	// held is the time since which the process is halted, 0 if it isn't.
+	// held is the time since which the process has been halted, 0 if it isn't.
 	held time.Duration
-	// passes is the latest time at which the last series of passes without a pause can have begun.
-	// next is the earliest time at which the next pass can have begun, 0 if it hasn't.
+	// passes is the latest time at which the last uninterrupted series of passes can have begun. next is the
+	// earliest time at which the next pass can have begun, 0 if it hasn't.
 	passes, next time.Duration
-	// settled are the times of reasons to look for children that don't come from the looks
-	// themselves. found holds the chains that the last look found, until their children are
-	// settled.
+	// settled are the times of reasons to look for children that don't come from the looks themselves. found
+	// are the chains that the last look found, until their children are settled.
 	settled []time.Duration
 	found   []execution.ID
-	// lost is the number of workers that it has marked lost since it last looked at what they hold.
-	// owed says that one of the two loops that look for it has had a full answer, after which it
-	// looks again; the answer to the other loop's look may come in between.
+	// lost is the number of workers that it has marked lost since it last looked at what they hold. owed
+	// reports whether one of the two loops for this has had a full answer, so that another look must follow;
+	// the answer to the other loop's look may come in between.
 	lost int
 	owed bool
 }
 
-// lookState is what is known of one kind of look.
+// lookState is the state of one kind of look.
 type lookState struct {
 	began, timed time.Duration
 	answered     time.Duration
 	any          bool
-	// full says that the last look returned as many rows as it asked for, due that the next look
+	// full reports whether the last look returned as many rows as it asked for, due whether the next look
 	// must follow.
 	full, due bool
 	failed    bool
@@ -162,11 +160,11 @@ func (s *Suite) Looks(process string, at time.Duration) *Looker {
 // Lost notes that the executor has marked a worker lost.
 func (lo *Looker) Lost() { lo.lost++ }
 
-// Settled notes a call that settled children of chains. left says that some may still wait, more
-// that the call settled some of a chain's children and others still wait. If the last look found
-// exactly these chains, more means that the next look must follow at once. Otherwise the executor
-// handled the end of a chain, or tried each chain of a failed call alone. Then left is a reason for
-// another series of looks, after the present one.
+// Settled notes a call that settled children of chains. left is whether some may still wait, more whether the
+// call settled some of a chain's children and others still wait. If the last look found exactly these chains,
+// more means that the next look must follow at once. Otherwise the executor handled the end of a chain, or
+// retried each chain of a failed call alone. Then left is a reason for another series of looks after the
+// present one.
 func (lo *Looker) Settled(at time.Duration, chains []execution.ID, left, more bool) {
 	if !slices.Equal(chains, lo.found) {
 		if left {
@@ -218,7 +216,7 @@ func (lo *Looker) Asks(at time.Duration, l Look, most int, age time.Duration) {
 	if !ok {
 		s.recordViolation(lo.c.i, 0, "%s looked for %v at %v and again at %v, although the first look returned fewer rows than it asked for; its period is %v, and no reason for an earlier look is known", lo.process, l, t.began, at, period)
 	}
-	// A pass that has made all its batches is over, also if its last answer was full.
+	// A pass that has made all its batches is over, even if its last answer was full.
 	over := t.batches >= mostBatches
 	if timed && (!t.full || over) || !t.any {
 		t.timed = at
@@ -247,8 +245,8 @@ func (l Look) retentionTime(c *config.Config) time.Duration {
 	}
 }
 
-// Answered notes an answer. full says that it returned as many rows as asked for, goesOn that a
-// look must follow at once.
+// Answered notes an answer. full is whether it returned as many rows as asked for, goesOn whether a look must
+// follow at once.
 func (lo *Looker) Answered(at time.Duration, l Look, full, goesOn bool, rows []Found) {
 	t := &lo.kinds[l]
 	t.answered, t.full, t.failed = at, full, false
@@ -295,14 +293,15 @@ func (lo *Looker) Began(since time.Duration) {
 	}
 }
 
-// noteHalt notes that the process is halted, and resumes that it goes on. Its own clock may have
-// stood still too, so its reasons lapse later by that time.
+// noteHalt notes that the process is halted.
 func (lo *Looker) noteHalt(at time.Duration) {
 	if lo.held == 0 {
 		lo.held = at
 	}
 }
 
+// noteResume notes that the process resumes. Its own clock may have stood still too, so its reasons
+// lapse later by that time.
 func (lo *Looker) noteResume(at time.Duration) {
 	if lo.held == 0 {
 		return
@@ -315,8 +314,8 @@ func (lo *Looker) noteResume(at time.Duration) {
 	lo.held = 0
 }
 
-// Stumbled notes that another statement failed. If a pass of the scheduler made it, the next pass
-// comes after a pause. A reason that comes during the pause stays valid for one pass after that.
+// Stumbled notes that a statement other than a look failed. If a pass of the scheduler made it, the next pass
+// follows after a pause. A reason that comes during the pause stays valid for one pass after that.
 func (lo *Looker) Stumbled() { lo.stumbled = true }
 
 // GoesOn notes that another claim must follow the last claim of the scheduler.
@@ -326,7 +325,7 @@ func (lo *Looker) GoesOn(at time.Duration) {
 	}
 }
 
-// Tells judges a record about a worker before an observing prober writes it.
+// Tells judges a record about a worker's readiness before an observing prober writes it.
 func (lo *Looker) Tells(at time.Duration, incarnation execution.Incarnation, ready bool, reason string) {
 	s := lo.c.s
 	s.countOccasion(lo.c.i)
@@ -338,12 +337,12 @@ func (lo *Looker) Tells(at time.Duration, incarnation execution.Incarnation, rea
 	}
 }
 
-// Told notes that the database has stored it.
+// Told notes that the database has stored such a record.
 func (lo *Looker) Told(at time.Duration, incarnation execution.Incarnation, ready bool) {
 	lo.recorded[incarnation] = readinessRecord{ready, at}
 }
 
-// readinessRecord is the last record of a prober about a worker, with its time.
+// readinessRecord is a prober's last record about a worker.
 type readinessRecord struct {
 	ready bool
 	at    time.Duration
@@ -364,8 +363,8 @@ func (wc *workChecker) judgeOverdueLooks(now time.Duration) {
 	}
 }
 
-// isDisconnected says that looks of a kind pause without a connection to the broker, and that the
-// executor has given up its own since a moment.
+// isDisconnected reports whether looks of a kind pause without a connection to the broker, and the executor
+// has given up its session since a moment.
 func (lo *Looker) isDisconnected(l Look, from time.Duration) bool {
 	return (l == LookSchedule || l == LookUnpublished) && lo.c.s.roads.gaveUp(lo.process, from)
 }
@@ -379,7 +378,7 @@ func (wc *workChecker) judgeLateLook(k *Looker, l Look, now, prompt time.Duratio
 		within = wc.s.reconnectBound()
 	case t.due:
 		if within = 2 * prompt; wc.s.lockedRows > 0 {
-			return // the rest may be a row that a stranger has locked
+			return // the rest may be a row that a foreign session has locked
 		}
 	case !l.isAlwaysDue():
 		return

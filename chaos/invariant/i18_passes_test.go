@@ -113,8 +113,8 @@ func TestAPartTakesBackForAReasonOfItsOwn(t *testing.T) {
 	}
 }
 
-// afterOutage looks twice for work after the database was away for minutes. If told, a hint had come meanwhile, which a part of
-// the executor could pass on only then.
+// afterOutage looks twice for work after the database was away for minutes. If told, a hint had come
+// meanwhile, which a part of the executor could pass on only then.
 func afterOutage(s *Suite, k *Looker, told bool) {
 	const back = 5 * time.Minute
 	s.Observe(&history.Event{At: 10 * time.Second, Kind: history.DatabaseDown, Process: "database"})

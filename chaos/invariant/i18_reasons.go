@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// This file has the reasons for which an executor may look for work before its period is over, for
-// invariant 18.
+// This file is the part of invariant 18 about the reasons for which an executor may look for work early.
 
-// Woken notes that something may make the scheduler look at once, and again after a delay.
+// Woken notes an event that may make the scheduler look at once, and a second time after a delay, 0 for none.
 func (lo *Looker) Woken(at, delay time.Duration) {
-	// Among those of one queue the new reason lapses last.
+	// The new reason is the last of its queue to lapse.
 	if slack := lo.wakeSlack(at); slack == lo.c.s.promptBound() {
 		lo.woken.add(lookReason{at, at + slack})
 	} else {
@@ -21,12 +20,13 @@ func (lo *Looker) Woken(at, delay time.Duration) {
 	}
 }
 
-// Remembers notes that the scheduler knows of something that is due after a delay.
+// Remembers notes that the scheduler knows of an execution that is due after a delay.
 func (lo *Looker) Remembers(at, delay time.Duration) {
 	lo.reasons = append(lo.reasons, lookReason{at + delay - clockDrift(delay), at + delay + clockDrift(delay) + lo.wakeSlack(at)})
 }
 
-// wakeSlack is how late a scheduler may be woken: the history has a message when the broker sends it.
+// wakeSlack is how long after an event the scheduler may be woken: the history has a message when the broker
+// sends it.
 func (lo *Looker) wakeSlack(at time.Duration) time.Duration {
 	s := lo.c.s
 	if from := s.recoveryStart(at); !s.roads.serversClear(from) || !s.roads.byName[lo.process].isClear(from) {
@@ -35,25 +35,25 @@ func (lo *Looker) wakeSlack(at time.Duration) time.Duration {
 	return s.promptBound()
 }
 
-// Parks notes that the scheduler has given a row back for a while.
+// Parks notes that the scheduler has released a row until a delay is over.
 func (lo *Looker) Parks(at, delay time.Duration) {
 	lo.Remembers(at, delay)
 	lo.parked = append(lo.parked, at+delay)
 }
 
-// parkGrain is the interval at which rows that were given back are looked at again. parkCalls is
-// how long the calls before the look may take if nothing is wrong.
+// parkGrain is the interval at which released rows are retried. parkCalls is how long the calls before the
+// look may take if nothing is wrong.
 const (
 	parkGrain = 500 * time.Millisecond
 	parkCalls = 200 * time.Millisecond
 )
 
-// judgeParked judges whether the scheduler looks in time at rows that it gave back.
+// judgeParked judges whether the scheduler retries in time the rows that it released.
 func (lo *Looker) judgeParked(at time.Duration) {
 	s := lo.c.s
 	for _, due := range lo.parked {
 		from := s.recoveryStart(due)
-		// The pass before may wait for the confirms of queues that hang, as in invariant 26.
+		// The previous pass may wait for the confirms of queues that hang, as in invariant 26.
 		within := parkGrain + parkCalls + s.roads.stuckQueues(due)*stuckWait
 		if lo.isDisconnected(LookSchedule, due-s.reconnectBound()) {
 			within += s.reconnectBound()
@@ -70,13 +70,13 @@ func (lo *Looker) judgeParked(at time.Duration) {
 // wakeGrain is the longest time after the answer to a call in which the call may wake the executor.
 const wakeGrain = 50 * time.Millisecond
 
-// useReason says that an executor has a reason to look before its period is over, and uses the
-// reason up.
+// useReason reports whether an executor has a reason to look before its period is over, and consumes the
+// reason.
 func (lo *Looker) useReason(l Look, at time.Duration) bool {
 	switch l {
 	case LookSchedule:
-		// A series of passes without a pause acts on everything that came before it. It begins with
-		// a look at the workers.
+		// An uninterrupted series of passes acts on everything that came before it. It begins with a look at
+		// the workers.
 		best, kept := -1, lo.reasons[:0]
 		for _, r := range lo.reasons {
 			if r.to < lo.passes {
@@ -106,8 +106,8 @@ func (lo *Looker) useReason(l Look, at time.Duration) bool {
 		if lo.kinds[l].due {
 			return true
 		}
-		// A look covers everything that came before it. Something that came just now may wake the
-		// executor once more.
+		// A look covers everything that came before it. A reason that came just now may wake the executor
+		// once more.
 		was := len(lo.settled) > 0
 		if was {
 			lo.settled = slices.DeleteFunc(lo.settled[1:], func(noted time.Duration) bool { return noted < at-wakeGrain })
@@ -124,8 +124,8 @@ func (lo *Looker) useReason(l Look, at time.Duration) bool {
 	}
 }
 
-// dropLapsed returns the first reason of a queue that has not lapsed, and drops those before it. None lapses
-// before until.
+// dropLapsed returns the first reason of a queue that has not lapsed, and removes those before it. None
+// lapses before until.
 func (lo *Looker) dropLapsed(of *queue[lookReason], until time.Duration) (first lookReason, any bool) {
 	for first, any = of.first(); any && max(first.to, until) < lo.passes; first, any = of.first() {
 		of.drop()

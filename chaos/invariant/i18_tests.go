@@ -9,8 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 18 about how often executors test the dead letter path, and
-// about writes of which the executor knows that they will be refused.
+// This file is the part of invariant 18 about how often executors test the dead letter path, and about writes
+// that the executor must know to be refused.
 
 // canaryPeriod is the interval at which an executor tests the dead letter path. canaryTakes is the
 // longest duration of a test.
@@ -19,14 +19,15 @@ const (
 	canaryTakes  = 10 * time.Second
 )
 
-// canaryTest are the tests of one executor.
+// canaryTest is the last test of the dead letter path by one executor.
 type canaryTest struct {
-	// began is when the last test began, latest when its last message was sent.
+	// began is when the test began, latest when its last message was sent.
 	began, latest time.Duration
 }
 
-// judgeCanary judges the tests of the dead letter path: one at the start, and one each period. After an
-// unreadable message or any trouble, a test may come sooner, and one for each look at idle queues.
+// judgeCanary judges how soon a test of the dead letter path follows the last one: executors test at their
+// start and once a period. A test may come sooner after an unreadable message or any trouble, and at each
+// look at idle queues.
 func (wc *workChecker) judgeCanary(e *history.Event) {
 	p := wc.s.roads.byName[e.Process]
 	if p == nil || p.worker {
@@ -50,8 +51,8 @@ func (wc *workChecker) judgeCanary(e *history.Event) {
 	}
 }
 
-// anyWorkerRetired says that between two moments an executor may have looked at the queues of a worker that
-// had been gone for their retention.
+// anyWorkerRetired reports whether, between two moments, an executor may have looked at the queues of a
+// worker that had been gone for their retention.
 func (wc *workChecker) anyWorkerRetired(from, at time.Duration) bool {
 	for _, t := range wc.s.workers.All() {
 		until := at
@@ -65,10 +66,10 @@ func (wc *workChecker) anyWorkerRetired(from, at time.Duration) bool {
 	return false
 }
 
-// judgeMissingCanary judges whether an executor tests the dead letter path at all. A test declares queues of
-// its own before it sends a message. While the broker creates no queue, every attempt ends before
-// that, and the history shows none of them. A hostile header can begin this minutes after the fault
-// that sent it is over.
+// judgeMissingCanary judges whether an executor tests the dead letter path at all. A test declares separate
+// queues before it sends a message. While the broker creates no queue, every attempt ends before that, and
+// the history shows none of them. A hostile header can cause this minutes after the fault that sent it is
+// over.
 func (wc *workChecker) judgeMissingCanary(process string, now time.Duration) {
 	last, within := wc.tests[process], canaryPeriod+clockDrift(canaryPeriod)+canaryTakes+2*wc.s.promptBound()
 	p := wc.s.roads.byName[process]
@@ -82,8 +83,8 @@ func (wc *workChecker) judgeMissingCanary(process string, now time.Duration) {
 	wc.s.recordViolation(wc.i, 0, "%s tested the dead letter path at %v, and has not done so again at %v; it does so every %v", process, last.began, now, canaryPeriod)
 }
 
-// isUndisturbed says that nothing has gone wrong anywhere since a while before a moment. The traces
-// of a fault in the broker may hinder a test long afterwards.
+// isUndisturbed reports whether nothing has gone wrong anywhere since the recovery time before a moment. The
+// traces of a fault in the broker may hinder a test long afterwards.
 func (wc *workChecker) isUndisturbed(from time.Duration) bool {
 	from = wc.s.recoveryStart(from)
 	return wc.faults == 0 && (wc.faultOver == 0 || wc.faultOver < from) && wc.s.roads.serversClear(from)
@@ -116,7 +117,7 @@ func (wc *workChecker) judgeRefusedWrite(e *history.Event, l *life) {
 	}
 }
 
-// rememberHandledEnd remembers for a moment that an execution's end was handled.
+// rememberHandledEnd remembers for two prompt bounds that an execution's end was handled.
 func (wc *workChecker) rememberHandledEnd(e *history.Event) {
 	wc.handled.Set(e.Execution, true)
 	wc.recent.add(watchEntry{at: e.At + 2*wc.s.promptBound(), id: e.Execution})
@@ -126,5 +127,5 @@ func (wc *workChecker) rememberHandledEnd(e *history.Event) {
 	}
 }
 
-// isCanary says that a message tests the dead letter path.
+// isCanary reports whether a message tests the dead letter path.
 func isCanary(e *history.Event) bool { return broker.Type(e.Type) == broker.DeadLetterCanary }

@@ -12,7 +12,7 @@ import (
 )
 
 // boundedEffort is invariant 18: the effort for each execution, and the effort at rest, has a bound computed
-// from the configuration. A system can keep every other rule and still wear out its database.
+// from the configuration. A system can keep every other rule and still overload its database.
 func boundedEffort() *Invariant {
 	i := &Invariant{
 		Number: 18, Name: "work for work", Across: true,
@@ -30,24 +30,22 @@ func boundedEffort() *Invariant {
 
 // The formulas. T is the time since the first of the counted events, by the faster clock.
 //
-// A fruitless claim (requested → scheduling → requested) is lawful while no worker could take the
-// execution, or while a fault lasts. Then there is one per reconcile interval: 2 + T / interval,
-// plus one for each executor, because claims of several executors may cross. While a fitting worker
-// is only full, executors know this and leave the execution alone. The exception is lost races,
-// whose cost all executions share: a dispatch can cost each other executor one fruitless claim,
-// plus one for each other runtime that was offered the same room. If the worker fits only since
-// recently, a claim is a lost race only if another executor has just given that worker something,
-// and each dispatch explains one such claim of each other executor. A change of the fleet can cost
-// each executor one batch of the executions that were open then. The claim of a dead executor is
-// taken back once each claim expiry.
+// A fruitless claim (requested → scheduling → requested) is lawful while no worker could take the execution,
+// or while a fault lasts. The bound is then one per reconcile interval: 2 + T / interval, plus one for each
+// executor, because claims of several executors may cross. While a fitting worker is only full, executors
+// know this and leave the execution alone. The exception is lost races, whose cost all executions share: a
+// dispatch can cost each other executor one fruitless claim, plus one for each other runtime that was offered
+// the same room. If the worker has fitted only recently, a claim is a lost race only if another executor has
+// just dispatched to that worker. Each dispatch explains one such claim of each other executor. A change of
+// the fleet can cost each executor one batch of the executions that were open then. The claim of a dead
+// executor is reclaimed once each claim expiry.
 //
-// A dispatch that is taken back (scheduled → requested) waits a backoff, which doubles at most five
-// times if the dispatch doesn't count. The bound is 2, plus as many of the shortest backoffs as fit
-// into T, plus one for each change of the fleet, because executions that a stopping worker gives
-// back are due at once.
+// A reclaimed dispatch (scheduled → requested) waits for a backoff, which doubles at most five times if the
+// dispatch doesn't count. The bound is 2, plus as many of the shortest backoffs as fit into T, plus one for
+// each change of the fleet, because executions that a stopping worker releases are due at once.
 //
-// A dispatch is published once. Once it is older than the confirm timeout, each executor publishes
-// it again every reconcile interval.
+// A dispatch is published once. When it is older than the confirm timeout, each executor republishes it every
+// reconcile interval.
 //
 // These bounds limit the transitions of one execution: three for each dispatch, two for each
 // fruitless claim, and its end.
@@ -61,18 +59,17 @@ const (
 	statementsAnEvent = 8
 	// workWindow is the time over which statements are counted and then judged.
 	workWindow = time.Minute
-	// raceTime is the longest time from an executor's look at the workers until it gives back what
-	// it claimed then, if nothing slows its calls down.
+	// raceTime is the longest time from an executor's look at the workers until it releases what it claimed
+	// then, if nothing slows its calls down.
 	raceTime = 100 * time.Millisecond
 )
 
-// budget counts the effort for one execution that is not terminal. It is part of the execution's
-// life.
+// budget counts the effort for one unfinished execution. It is part of the execution's life.
 type budget struct {
 	looks, takeBacks, expired int64
 	firstLook, firstTakeBack  time.Duration
 	firstExpired              time.Duration
-	// changes is the number of changes of the fleet before the first dispatch of the execution.
+	// changes is the number of changes of the fleet before the first reclaimed dispatch of the execution.
 	changes int64
 	// published counts the messages of the present dispatch.
 	published int64
@@ -82,7 +79,7 @@ type workChecker struct {
 	roster
 	i         *Invariant
 	executors map[string]bool // that schedule
-	// scheduled is the executor that last scheduled.
+	// scheduled is the last executor that scheduled an execution.
 	scheduled string
 	runtimes  int64 // the greatest number that one worker offers
 
@@ -104,7 +101,7 @@ type workChecker struct {
 	before     int64
 	struck     bool // a fault lasted in it
 	statements map[string]uint64
-	// left is what the loops may have left in place at its start, ended counts the executions that
+	// left counts the rows that the loops may have left in place at its start, ended the executions that
 	// ended in it.
 	left  leftRows
 	ended int64
@@ -123,12 +120,12 @@ type workChecker struct {
 	recent  queue[watchEntry]
 }
 
-// recentDispatch is a dispatch that took room from the other executors.
+// recentDispatch is a dispatch that took a worker's room from the other executors.
 type recentDispatch struct {
 	at          time.Duration
 	incarnation execution.Incarnation
 	by          string
-	// losers are the executors of which it has explained a fruitless claim.
+	// losers are the executors for which it has explained a fruitless claim.
 	losers []string
 }
 
@@ -140,10 +137,10 @@ type Work interface {
 	Statements(visit func(process string, worker bool, made uint64))
 }
 
-// SetWork sets the source of statement counts. Without it they are not judged.
+// SetWork sets the source of statement counts. Without a source, they are not judged.
 func (s *Suite) SetWork(w Work) { s.work = w }
 
-// Spins records that a process took steps without time moving: the run made steps at one moment,
+// Spins records that a process took steps without time moving: the run made this many steps at one moment,
 // but only bound are allowed. It returns false if this invariant is not judged.
 func (s *Suite) Spins(who string, steps, bound uint64) (judged bool) {
 	for _, c := range s.checkers {
@@ -253,7 +250,7 @@ func (wc *workChecker) judgeTransition(e *history.Event, l *life) {
 	}
 }
 
-// noteScheduler notes that an executor schedules. It is nearly always the same executor as last time.
+// noteScheduler notes that an executor schedules. It is nearly always the same one as last time.
 func (wc *workChecker) noteScheduler(executor string) {
 	if executor != wc.scheduled {
 		wc.scheduled = executor
@@ -261,14 +258,14 @@ func (wc *workChecker) noteScheduler(executor string) {
 	}
 }
 
-// noteFleetChange notes a change of the fleet. Every executor may have decided on its old view, for up to
-// one batch of the executions open at that moment.
+// noteFleetChange notes a change of the fleet. Every executor may have decided by its old view, for up to one
+// batch of the executions open at that moment.
 func (wc *workChecker) noteFleetChange() {
 	wc.changes++
 	wc.spoilt += int64(min(wc.s.config.Executor.BatchSize, wc.s.lives.Len()))
 }
 
-// isHindered says that a fault lasts, or ended so recently that its effects may last.
+// isHindered reports whether a fault lasts, or ended so recently that its effects may last.
 func (wc *workChecker) isHindered(at time.Duration) bool {
 	return wc.faults > 0 || wc.faultOver > 0 && at-wc.faultOver < wc.s.bounds.Claim+oracle.Lease(&wc.s.config.Worker)
 }
@@ -283,8 +280,8 @@ func (wc *workChecker) judgeFruitlessClaim(e *history.Event, l *life) {
 	wc.s.countOccasion(wc.i)
 	b, x := &l.effort, wc.s.config.Executor
 	n := int64(max(1, len(wc.executors)))
-	// Another executor may have taken the room that this one claimed for. While a fault acts, the
-	// number of such races has no bound of its own.
+	// Another executor may have taken the room for which this one claimed. While a fault acts, the number of
+	// such races has no separate bound.
 	if fits := wc.someWorkerFits(l, e.At, wc.s.bounds.Slack) || wc.lostRace(e, l); fits && wc.isHindered(e.At) {
 		return
 	} else if fits {
@@ -314,15 +311,15 @@ func (wc *workChecker) noteDispatch(e *history.Event) {
 	wc.taken = append(wc.taken, recentDispatch{at: e.At, incarnation: e.Incarnation, by: e.Process})
 }
 
-// forgetDispatches drops the dispatches that explain no fruitless claim any more.
+// forgetDispatches removes the dispatches that no longer explain a fruitless claim.
 func (wc *workChecker) forgetDispatches(now time.Duration) {
 	for len(wc.taken) > 0 && now-wc.taken[0].at > raceTime {
 		wc.taken = wc.taken[1:]
 	}
 }
 
-// lostRace says that another executor has just dispatched something to a worker that could be given
-// the execution, and that this dispatch has explained no other fruitless claim of the same executor.
+// lostRace reports whether another executor has just dispatched to a worker that could be given the
+// execution, and the dispatch has explained no other fruitless claim of the same executor.
 func (wc *workChecker) lostRace(e *history.Event, l *life) bool {
 	wc.forgetDispatches(e.At)
 	now := wc.s.databaseTime(e.At)
@@ -420,19 +417,18 @@ func (wc *workChecker) judgeStatements(e *history.Event) {
 	wc.left, wc.ended = now, 0
 }
 
-// leftRows counts the rows that a loop may find at each of its passes and leave in place. The pass
-// reads on beyond them, a batch at a time.
+// leftRows counts the rows that a loop may find at each of its passes and leave in place. The pass continues
+// beyond them, a batch at a time.
 type leftRows struct {
-	// unsettled are the ends that nobody has handled, and the children that wait although the end
-	// of their parent's chain was handled. While writes fail but the database answers, a pass tries
-	// all of them.
+	// unsettled is the number of unhandled ends, and of children that wait although the end of their parent's
+	// chain was handled. While writes fail but the database answers, a pass tries all of them.
 	unsettled int64
-	// late are the runs from before a step of the database's clock. By that clock their time may be
+	// late is the number of runs from before a step of the database's clock. By that clock their time may be
 	// over; by an executor's own clock it isn't.
 	late int64
 }
 
-// countLeftRows counts them.
+// countLeftRows counts the present ones.
 func (wc *workChecker) countLeftRows() (n leftRows) {
 	for _, l := range wc.s.lives.All() {
 		if l.orphan || oracle.Terminal(l.status) && !l.orchestrated {
@@ -460,8 +456,8 @@ func (wc *workChecker) statementBound(worker bool, took time.Duration, events in
 		// terminal executions.
 		loop(10, x.ReconcileInterval)
 		loop(4, x.TimeoutCheckInterval)
-		// A monitor that only observes leaves what it has found where it is, so each pass reads on
-		// beyond it, a batch at a time.
+		// A monitor that only observes leaves the rows in place, so each pass continues beyond them, a batch
+		// at a time.
 		if wc.s.monitorObserves() {
 			loop(2*int64(wc.s.lives.Len())/batch, x.TimeoutCheckInterval)
 		}
@@ -473,7 +469,7 @@ func (wc *workChecker) statementBound(worker bool, took time.Duration, events in
 		loop(2, x.HealthCheckInterval)
 		loop(6, time.Minute)
 		if r := &wc.s.config.Retention; r.Any() {
-			// A step for each page of rows, and one that finds the end, for each kind.
+			// For each kind, a step for each page of rows and one that finds the end.
 			loop(keptKinds*(2+int64((wc.s.lives.Len()+int(wc.s.created))/max(1, r.StepSize))), r.Interval)
 		}
 		// While the brake lets one worker at a time through, the lease monitor looks every second.
@@ -482,12 +478,12 @@ func (wc *workChecker) statementBound(worker bool, took time.Duration, events in
 		}
 	}
 	if wc.struck {
-		// After a fault, every statement may be repeated. Held messages are retried every 200 ms to
-		// 10 s, fifty at a time.
+		// After a fault, every statement may be repeated. Held messages are retried every 200 ms to 10 s,
+		// fifty at a time.
 		bound = 2*bound + 50*(6+int64(took/(10*time.Second)))
 		if n := wc.left.unsettled; !worker && n > 0 {
-			// A batch that can't be written costs a look, the attempt, and a question whether the
-			// database answers. Then each of its rows is tried alone, with the same question.
+			// A batch that can't be written costs a look, the attempt, and a check that the database answers.
+			// Then each of its rows is tried alone, with the same check.
 			loop(3*(n/batch), x.ReconcileInterval)
 			if batch > 1 {
 				loop(2*n, x.ReconcileInterval)

@@ -35,7 +35,7 @@ func looks(events []history.Event, n int, every time.Duration, fit bool) []histo
 	return events
 }
 
-// work18 says whether a history breaks invariant 18.
+// work18 reports whether a history breaks invariant 18.
 func work18(events []history.Event, w Work) bool {
 	s := New(config.Default(config.Hardened), []int{18})
 	s.SetWork(w)

@@ -26,7 +26,7 @@ func ownLimits() *Invariant {
 type limitsChecker struct {
 	i *Invariant
 	s *Suite
-	// created is the retry whose handling is being committed: its Orchestrated event follows.
+	// created is the retry that was created last. The Orchestrated event of its predecessor follows.
 	created history.Event
 }
 
@@ -101,7 +101,7 @@ func (lc *limitsChecker) judgeRetry(l *life) {
 	}
 }
 
-// judgeDeadline judges a deadline. It counts from the change, by the database's clock.
+// judgeDeadline judges a deadline, which counts from the change by the database's clock.
 func (lc *limitsChecker) judgeDeadline(e *history.Event, what string, timeout time.Duration) {
 	lc.s.countOccasion(lc.i)
 	if has := e.Due - lc.s.databaseTime(e.At); has < timeout-lc.s.tolerance || has > timeout+lc.s.tolerance {

@@ -11,9 +11,9 @@ import (
 	"handoff/core/execution"
 )
 
-// promptStarts is invariant 20 (defects D9, D30): from the claim on, only the worker can move an
-// execution on. A claim that the worker forgets waits until an executor notices, and then its end
-// looks like a lost worker.
+// promptStarts is invariant 20 (defects D9, D30): after the claim, only the worker can act on an execution. A
+// claim that the worker forgets waits until an executor detects it, and its end then looks like a lost
+// worker.
 func promptStarts() *Invariant {
 	i := &Invariant{
 		Number: 20, Name: "claimed is started",
@@ -30,7 +30,7 @@ func promptStarts() *Invariant {
 	return i
 }
 
-// retryPause is the longest pause between two attempts of a worker to get a claim answered.
+// retryPause is the longest pause between a worker's attempts to get a claim answered.
 const retryPause = 2 * time.Second
 
 // startBound is the longest time for a start if nothing hinders the worker: an attempt whose answer
@@ -47,31 +47,29 @@ const stopsWorker = standsStill | itsClock | hasTwin
 // stopsAnswers can keep a worker from learning of its claim.
 const stopsAnswers = toDatabase | databaseFails
 
-// startedChecker keeps the claims whose actions have not started: a few at any moment.
+// startedChecker tracks the claims whose actions have not started: a few at any moment.
 type startedChecker struct {
 	i     *Invariant
 	s     *Suite
 	bound time.Duration
-	// afterDatabase is the bound that counts from the end of trouble with the database. It is longer
-	// because the first attempt may fail as late as an attempt to connect ends. That attempt began in
-	// the trouble and keeps its place in the pool even if its caller has given up. If it has the
-	// last place, no claim is answered before connectTimeout is over.
+	// afterDatabase is the bound that counts from the end of trouble with the database. It is longer because
+	// an attempt to connect that began in the trouble keeps its place in the pool even if its caller has
+	// given up. If it has the last place, no claim is answered before connectTimeout is over.
 	afterDatabase time.Duration
 	open          []openClaim
-	// next is when the oldest of them may be overdue.
+	// next is when the oldest open claim may be overdue.
 	next time.Duration
-	// shut holds the processes on a frozen machine (also if the process started later) and those
-	// cut off from the database: the database may have stored renewals whose replies the worker
-	// never got.
+	// shut records when processes were on a frozen machine, even if they started later, or cut off from the
+	// database: the database may have stored renewals whose replies the worker never got.
 	shut map[string]*trouble
-	// slowed holds the processes whose answers come late or are lost.
+	// slowed records when the answers to processes came late or were lost.
 	slowed map[string]*lateAnswers
-	// narrow are the start times of the slow links that still last, the oldest first.
+	// narrow are the start times of the lasting slow links, the oldest first.
 	narrow []time.Duration
 }
 
-// lateAnswers is the time in which the answers to a process come late or are lost: it began at since
-// and, unless some fault of it still lasts, was over at until.
+// lateAnswers is the period in which the answers to a process came late or were lost. It began at since and
+// ended at until, unless lasting faults prolong it.
 type lateAnswers struct {
 	lasting      int
 	since, until time.Duration
@@ -121,7 +119,7 @@ func (sc *startedChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// noteFault notes faults that cut processes off.
+// noteFault notes the beginning or end of a fault that cuts processes off.
 func (sc *startedChecker) noteFault(e *history.Event) {
 	switch e.Text {
 	case "freeze", "partition", "slow_link":
@@ -129,8 +127,8 @@ func (sc *startedChecker) noteFault(e *history.Event) {
 		if e.Text == "reset" && !slices.Contains(strings.Split(e.Queue, ","), fault.Database) {
 			return
 		}
-		// A single answer that is late or lost ends a lease only if the fence leaves no room for
-		// another heartbeat. But all answers within a lease may be.
+		// A single late or lost answer ends a lease only if the fence leaves no room for another heartbeat.
+		// But all answers within a lease may be late or lost.
 		if w := &sc.s.config.Worker; oracle.Lease(w)-w.FenceMargin >= 2*w.HeartbeatInterval {
 			sc.noteSlowAnswers(e)
 			return
@@ -143,8 +141,8 @@ func (sc *startedChecker) noteFault(e *history.Event) {
 		if e.Kind == history.FaultBegan {
 			sc.narrow = append(sc.narrow, e.At)
 		} else if len(sc.narrow) > 0 {
-			// Messages that have queued up in a slow link arrive after its end, later by the
-			// fault's duration at most.
+			// Messages that have queued up in a slow link arrive after its end, at most the fault's duration
+			// later.
 			at += e.At - sc.narrow[0]
 			if sc.narrow = sc.narrow[1:]; len(sc.narrow) == 0 {
 				sc.narrow = nil
@@ -165,7 +163,7 @@ func (sc *startedChecker) noteFault(e *history.Event) {
 	}
 }
 
-// noteSlowAnswers notes a fault that makes answers to processes late or loses them.
+// noteSlowAnswers notes the beginning or end of a fault that delays or loses answers to processes.
 func (sc *startedChecker) noteSlowAnswers(e *history.Event) {
 	for name := range strings.SplitSeq(e.Process, ",") {
 		t := sc.slowed[name]
@@ -184,8 +182,8 @@ func (sc *startedChecker) noteSlowAnswers(e *history.Event) {
 	}
 }
 
-// forALease says whether answers came late or were lost for so long that the process may have fenced
-// itself, and still did at a moment or later.
+// forALease reports whether answers were late or lost for longer than fenced, so that the process may have
+// fenced itself, and still were at or after from.
 func (a *lateAnswers) forALease(from, now, fenced time.Duration) bool {
 	until := a.until
 	if a.lasting > 0 {
@@ -194,8 +192,8 @@ func (a *lateAnswers) forALease(from, now, fenced time.Duration) bool {
 	return until >= from && until-a.since > fenced
 }
 
-// isShut says whether a process was cut off at some time since a moment, or until then got no answer
-// in time for a lease.
+// isShut reports whether a process was cut off at or after from, or may have got no answer in time for a
+// lease that reached into that period.
 func (sc *startedChecker) isShut(process string, from time.Duration) bool {
 	for _, name := range [...]string{process, fault.Database} {
 		if t := sc.slowed[name]; t != nil && t.forALease(from, sc.s.now.At, oracle.Lease(&sc.s.config.Worker)-sc.s.config.Worker.FenceMargin) {
@@ -208,7 +206,7 @@ func (sc *startedChecker) isShut(process string, from time.Duration) bool {
 	return false
 }
 
-// forgetClaim forgets a claim that has been started or ended.
+// forgetClaim removes a claim that has been started or ended.
 func (sc *startedChecker) forgetClaim(e *history.Event) {
 	at := slices.IndexFunc(sc.open, func(w openClaim) bool { return w.id == e.Execution })
 	if at < 0 {
@@ -218,7 +216,7 @@ func (sc *startedChecker) forgetClaim(e *history.Event) {
 	sc.open = slices.Delete(sc.open, at, at+1)
 }
 
-// hasLease says that an incarnation has its lease and, by a correct clock, has not fenced itself.
+// hasLease reports whether an incarnation has its lease and, by a correct clock, has not fenced itself.
 func (sc *startedChecker) hasLease(t *session, now time.Duration) bool {
 	if t == nil {
 		return false
@@ -230,14 +228,13 @@ func (sc *startedChecker) hasLease(t *session, now time.Duration) bool {
 	return now < t.renewed+(oracle.Lease(&w)-w.FenceMargin)*(driftTolerance-1)/driftTolerance && sc.s.databaseTime(now) < t.leaseEnds
 }
 
-// lastRenewalSent is the latest time at which the last renewal can have been sent. A worker cut off since
-// then may not have got the answer and has fenced itself, although in the database its lease goes
-// on.
+// lastRenewalSent is the earliest time at which the last renewal can have been sent. A worker cut off since
+// then may not have got the answer and has fenced itself, although its lease in the database continues.
 func (sc *startedChecker) lastRenewalSent(t *session) time.Duration {
 	return t.renewed - sc.s.config.Worker.StatementTimeout
 }
 
-// judgeOldClaims judges old claims. A claim whose worker was hindered is checked again later.
+// judgeOldClaims judges the claims older than the bound. A claim whose worker was hindered is checked later.
 func (sc *startedChecker) judgeOldClaims(now time.Duration) {
 	sc.next = never
 	for _, w := range sc.open {
@@ -256,9 +253,9 @@ func (sc *startedChecker) judgeOldClaims(now time.Duration) {
 	}
 }
 
-// judgeLostEnd judges that a worker doesn't report as lost an execution that it claimed and never began.
-// Every heartbeat lists the executions that the worker holds, including claims whose outcome it
-// doesn't know yet.
+// judgeLostEnd requires that a worker doesn't report as lost an execution that it claimed and never started.
+// Every heartbeat lists the executions that the worker holds, including claims whose outcome it doesn't know
+// yet.
 func (sc *startedChecker) judgeLostEnd(e *history.Event, l *life) {
 	if e.By != execution.Worker || e.Reason != execution.WorkerLost || l == nil || l.started > 0 {
 		return

@@ -8,9 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// inService is invariant 21 (defect D32): a worker becomes active once it consumes. If its report
-// of that is lost and the worker believes that it was received, the machine stays unused and nobody
-// notices.
+// inService is invariant 21 (defect D32): a worker becomes active once it consumes. If its report of that is
+// lost and the worker believes that it was received, the machine stays unused, and nothing detects that.
 func inService() *Invariant {
 	i := &Invariant{
 		Number: 21, Name: "in service",
@@ -71,7 +70,7 @@ func (isc *inServiceChecker) observeEvent(e *history.Event, _ *life) {
 	}
 }
 
-// judgeStarting judges whether an incarnation has been starting for too long.
+// judgeStarting judges how long an incarnation has been starting although it consumes.
 func (isc *inServiceChecker) judgeStarting(e *history.Event, since time.Duration) {
 	t := isc.s.workers.Get(e.Incarnation)
 	if t == nil || t.late {
@@ -80,8 +79,8 @@ func (isc *inServiceChecker) judgeStarting(e *history.Event, since time.Duration
 	isc.s.countOccasion(isc.i)
 	at := e.At
 	if e.Kind == history.WorkerLifecycle && e.Lifecycle == execution.Lost {
-		// A worker that could not renew its lease fences itself and then reports nothing more. The
-		// loss may be noticed long after that, when the servers have recovered.
+		// A worker that could not renew its lease fences itself and then reports nothing more. The loss may
+		// be detected long after that, when the servers have recovered.
 		at = min(at, t.renewed+oracle.Lease(&isc.s.config.Worker)-isc.s.config.Worker.FenceMargin)
 	}
 	bound := isc.bound

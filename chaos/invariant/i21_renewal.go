@@ -2,18 +2,16 @@ package invariant
 
 import "time"
 
-// This file is the part of invariant 21 about a worker whose claim was refused because its lease is
-// over by the database's clock, which may have been set forwards. It must not wait for its next
-// heartbeat: until one renews the lease, it can't begin anything. Only the simulated world reports
-// calls.
+// This file is the part of invariant 21 about a worker whose claim was refused because its lease is over by
+// the database's clock, which may have been set forwards. It must not wait for its next regular heartbeat:
+// until one renews the lease, it can't claim anything. Only the simulated world reports calls.
 
-// renewalNeed is what is known of one incarnation's need to renew its lease. Times are on the
-// process's clock.
+// renewalNeed records one incarnation's need to renew its lease. Times are on the process's clock.
 type renewalNeed struct {
-	// over is when the first claim since the last heartbeat was refused so; 0 if none was. present is
-	// the time of the run at that moment.
+	// over is when the first claim since the last heartbeat was refused for this reason, 0 if none was.
+	// present is the same moment in time of the run.
 	over, present time.Duration
-	// ended is when the last heartbeat had its answer.
+	// ended is when the last heartbeat was answered.
 	ended time.Duration
 }
 
@@ -24,9 +22,8 @@ func (c *Calls) LeaseOver(now time.Duration) {
 	}
 }
 
-// Beats judges, before it is sent, a heartbeat after a refused claim. The refusal may have come
-// while the heartbeat before was under way. After that one, a worker may also report that it is
-// active.
+// Beats judges, before it is sent, a heartbeat after a refused claim. The refusal may have come while the
+// previous heartbeat was under way. After that heartbeat, a worker may also report that it is active.
 func (c *Calls) Beats(now time.Duration) {
 	r := &c.renewal
 	if r.over == 0 || c.service == nil {

@@ -28,7 +28,7 @@ type incarnationLoad struct {
 	worker           execution.WorkerID
 	capacity         int64
 	claimed, actions int64
-	// gone says that the worker has registered again.
+	// gone reports whether a later incarnation of the worker has registered.
 	gone bool
 }
 
@@ -36,8 +36,8 @@ type capacityChecker struct {
 	i  *Invariant
 	s  *Suite
 	of dense.Table[execution.Incarnation, *incarnationLoad]
-	// given holds executions whose claim got no answer, and whose cancellation was asked for before
-	// the worker asked again. It then knows that it may not run them: it gives their slot back, and
+	// given holds executions whose claim got no answer, and whose cancellation was requested before the
+	// worker repeated the claim. The worker then knows that it may not run them: it frees their slot and
 	// writes that they are cancelled.
 	given map[execution.ID]bool
 }
@@ -101,7 +101,7 @@ func (c *capacityChecker) countLoad(e *history.Event, w *incarnationLoad) {
 	}
 }
 
-// forgetIfIdle drops an incarnation that has a successor and no load left.
+// forgetIfIdle removes an incarnation that has a successor and no load left.
 func (c *capacityChecker) forgetIfIdle(n execution.Incarnation, w *incarnationLoad) {
 	if w.gone && w.claimed == 0 && w.actions == 0 {
 		c.of.Delete(n)

@@ -6,8 +6,8 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 23 about a worker's calls for one execution. After any error
-// it waits before it repeats the call, each time longer.
+// This file is the part of invariant 23 about a worker's calls for one execution. After any error the worker
+// waits before it repeats the call, each time longer.
 
 // The calls that a worker repeats.
 const (
@@ -29,7 +29,7 @@ var pauses = [...]struct { //detlint:ok a constant table, never written
 	callKeep:   {"keep the refused end", 200 * time.Millisecond, 2 * time.Second},
 }
 
-// attempt is the last attempt of a call about an execution.
+// attempt is the last attempt of one call about an execution.
 type attempt struct {
 	failed bool
 	at     time.Duration
@@ -45,8 +45,8 @@ func (c *Calls) judgeRepetition(now time.Duration, key execution.Key, r *callsOf
 	same := a.failed && a.words == words
 	a.words, a.failed = words, false
 	if !same {
-		// A call that was answered meanwhile, or other words, begin anew: another delivery of the
-		// same dispatch waits the shortest pause first.
+		// After an answer, or for different words, the pauses restart: another delivery of the same dispatch
+		// waits the shortest pause first.
 		a.times = 0
 		return
 	}

@@ -7,9 +7,8 @@ import (
 	"handoff/core/config"
 )
 
-// awayServers is invariant 23 (defect D57): a server that comes back must not meet a crowd of
-// clients, and a process that calls a dead server without pauses wastes its machine and fills its
-// log.
+// awayServers is invariant 23 (defect D57): a server that returns must not meet a crowd of clients, and a
+// process that calls a dead server without pauses wastes its machine and fills its log.
 func awayServers() *Invariant {
 	i := &Invariant{
 		Number: 23, Name: "left in peace",
@@ -24,13 +23,12 @@ func awayServers() *Invariant {
 const (
 	// awayWindow is the length of the windows in which calls are counted.
 	awayWindow = 10 * time.Second
-	// clients is the number of broker connections that a process keeps up: one for its work, one
-	// for its notifications or its test of the dead letter path. A worker that registers again
-	// opens a third.
+	// clients is the number of broker connections that a process may open: one for its work, and one for its
+	// notifications or its test of the dead letter path. A worker that re-registers opens a third.
 	clients = 3
 	// heldLetters is the prefetch of the dead letter queue.
 	heldLetters = 50
-	// hintsASecond and looksASecond limit how often a worker asks for cancellations and for its
+	// hintsASecond and looksASecond are how often a second a worker may query its cancellations and its
 	// dispatches.
 	hintsASecond, looksASecond = 5, 1
 )
@@ -43,7 +41,7 @@ type Connections interface {
 	Connections(visit func(process string, worker bool, made uint64))
 }
 
-// serverOutage is a server that is down, with each process's number of calls at the start of the present
+// serverOutage is the outage of a server, with each process's number of calls at the start of the present
 // window.
 type serverOutage struct {
 	down  bool
@@ -74,7 +72,7 @@ func (ac *awayChecker) observeEvent(e *history.Event, _ *life) {
 	case history.WorkerRegistered:
 		ac.most = max(ac.most, e.Limit)
 	case history.ProcessStarted:
-		// A new process of that name begins with fresh pauses.
+		// A new process of that name starts with fresh pauses.
 		ac.judgeReplacedProcess(&ac.database, ac.visitStatements, "database statements", e)
 		ac.judgeReplacedProcess(&ac.broker, ac.visitConnections, "connections to the broker", e)
 	case history.DatabaseDown:
@@ -109,7 +107,7 @@ func (ac *awayChecker) observeEvent(e *history.Event, _ *life) {
 // time.
 type callVisitor func(visit func(process string, made uint64, bound func(took time.Duration) int64))
 
-// beginWindow begins a window.
+// beginWindow begins a window of an outage.
 func (ac *awayChecker) beginWindow(a *serverOutage, read callVisitor, at time.Duration) {
 	if ac.s.work == nil {
 		return
@@ -133,8 +131,8 @@ func (ac *awayChecker) judgeWindow(a *serverOutage, read callVisitor, what strin
 	})
 }
 
-// judgeReplacedProcess judges a process that another process of its name succeeds, and starts a new window for the
-// name.
+// judgeReplacedProcess judges a process that is replaced by another one of its name, and starts a new window
+// for the name.
 func (ac *awayChecker) judgeReplacedProcess(a *serverOutage, read callVisitor, what string, e *history.Event) {
 	if !a.down || ac.s.work == nil {
 		return
@@ -175,9 +173,9 @@ func (ac *awayChecker) visitConnections(visit func(string, uint64, func(time.Dur
 	})
 }
 
-// workerStatements: heartbeats, which are ten times as frequent after a failure; attempts to
-// register, two statements each; the steps of a stop; the calls of each claim and result; and the
-// questions for cancellations and dispatches.
+// workerStatements bounds a worker's statements: heartbeats, which are ten times as frequent after a failure;
+// attempts to register, two statements each; the steps of a stop; the calls of each claim and result; and the
+// queries for cancellations and dispatches.
 func (ac *awayChecker) workerStatements(took time.Duration) int64 {
 	w := ac.s.config.Worker
 	n := int64(took/max(w.HeartbeatInterval/10, 100*time.Millisecond)) + 2
@@ -187,8 +185,8 @@ func (ac *awayChecker) workerStatements(took time.Duration) int64 {
 	return n + (hintsASecond+looksASecond)*(int64(took/time.Second)+1)
 }
 
-// executorStatements: each loop fails at its first statement, or at that statement's second
-// attempt, and tries again after its period. Each held dead letter is retried by itself.
+// executorStatements bounds an executor's statements: each loop fails at its first statement, or at that
+// statement's second attempt, and retries after its period. Each held dead letter is retried separately.
 func (ac *awayChecker) executorStatements(took time.Duration) (n int64) {
 	loop := func(statements int64, period time.Duration) { n += statements * (int64(took/period) + 2) }
 	x := ac.s.config.Executor
@@ -207,8 +205,8 @@ func (ac *awayChecker) executorStatements(took time.Duration) (n int64) {
 	return n + heldLetters*attemptsWithin(took, 200*time.Millisecond, 10*time.Second)
 }
 
-// attemptsWithin is how many attempts fit into a time, if the pause between two attempts doubles from
-// least to most and each pause is drawn from the upper half of its range.
+// attemptsWithin is how many attempts fit into took, if the pause between two attempts doubles from least to
+// most and each pause is drawn from the upper half of its range.
 func attemptsWithin(took, least, most time.Duration) (n int64) {
 	n = 1
 	for pause := least; took >= pause/2; pause = min(2*pause, most) {

@@ -6,16 +6,16 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 24 about acknowledgements (defects D20, D30). Until a dispatch
-// is claimed, only its message records where it is. So a worker keeps the message until it has
-// claimed the dispatch or the claim is refused. For a message with several dispatches, the history
-// has one event for each dispatch, and each is judged. Only the simulated world reports
-// acknowledgements.
+// This file is the part of invariant 24 about acknowledgements (defects D20, D30). Until a dispatch is
+// claimed, only its message records where it is. So a worker keeps the message until it has claimed the
+// dispatch or the claim is refused. For a message with several dispatches, the history has one event for each
+// dispatch, and each is judged. Only the simulated world reports acknowledgements.
 
 // openDeliveries are the unsettled deliveries of one dispatch to a worker.
 type openDeliveries struct {
 	open int
-	// refused says that a claim of it was refused meanwhile, so it leads to nothing.
+	// refused reports whether a claim of the dispatch was refused meanwhile, so its deliveries lead to
+	// nothing.
 	refused bool
 }
 
@@ -59,7 +59,7 @@ func (k *keptChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// forgetDelivery forgets one delivery of a dispatch.
+// forgetDelivery removes one delivery of a dispatch.
 func (k *keptChecker) forgetDelivery(key execution.Key) {
 	o, known := k.open[key]
 	if o.open--; o.open > 0 {
@@ -69,13 +69,13 @@ func (k *keptChecker) forgetDelivery(key execution.Key) {
 	}
 }
 
-// judgeAck judges the acknowledgement of the only delivery of a dispatch: if the dispatch still waits
-// for its claim there, it is lost.
+// judgeAck judges the acknowledgement of the only delivery of a dispatch: if the dispatch still waits for its
+// claim, it is lost.
 func (k *keptChecker) judgeAck(e *history.Event, l *life) {
 	if l == nil || l.status != execution.Scheduled || l.epoch != e.Epoch {
 		return
 	}
-	// Another incarnation can't claim it; its claim would have been refused before.
+	// Another incarnation can't claim it: its claim would have been refused before.
 	t := k.s.workers.Get(l.incarnation)
 	if t == nil || t.process != e.Process || t.late {
 		return

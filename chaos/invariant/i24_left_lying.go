@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// leftLying is invariant 24 (defects D19, D20, D21): a worker that leaves its dispatches unclaimed
-// must be found out, and an execution that no worker claims must come to an end.
+// leftLying is invariant 24 (defects D19, D20, D21): a worker that leaves its dispatches unclaimed must be
+// detected, and an execution that no worker claims must end.
 func leftLying() *Invariant {
 	i := &Invariant{
 		Number: 24, Name: "left lying counts", Across: true,
@@ -26,20 +26,20 @@ func leftLying() *Invariant {
 	return i
 }
 
-// workerClaims is the number of executions that an incarnation has claimed, and when that number was last
-// above 0.
+// workerClaims is the number of executions that an incarnation has claimed, and until when that number was
+// last above 0.
 type workerClaims struct {
 	worker  execution.WorkerID
 	claimed int64
 	until   time.Duration
-	// beat is the time of the last renewal, refused that of the last refused claim. doubt is when
-	// both may have been under way at once: the worker may have reported slots as taken by claims
-	// that were then refused.
+	// beat is the time of the last renewal, refused the time of the last refused claim. doubt is when both
+	// may have been under way at once: the worker may have reported slots as taken by claims that were then
+	// refused.
 	beat, refused, doubt time.Duration
 	slots                slots
 }
 
-// lateClaim is a claim that came too late. Its message must die.
+// lateClaim is a claim that came too late. Its message must be rejected.
 type lateClaim struct {
 	id      execution.ID
 	epoch   execution.Epoch
@@ -52,18 +52,17 @@ type lyingChecker struct {
 	i  *Invariant
 	s  *Suite
 	of dense.Table[execution.Incarnation, *workerClaims]
-	// late holds the claims refused for lateness whose message has not died yet: a few. bound is
-	// the longest time until then: the worker first reports with a heartbeat that it was full.
+	// late holds the few claims refused for lateness whose message was not rejected yet. bound is the longest
+	// time until then: the worker first reports with a heartbeat that it was full.
 	late  []lateClaim
 	bound time.Duration
-	// waited holds the dispatches that a worker has sent back and that had waited there behind
-	// others.
+	// waited holds the dispatches that a worker has rejected after they had waited there behind others.
 	waited map[execution.ID]queueWait
 	kept   keptChecker
 }
 
-// queueWait is the epoch of a dispatch that was sent back, and until when all slots of its worker
-// were taken while it waited.
+// queueWait is the epoch of a rejected dispatch, and until when all slots of its worker were taken while it
+// waited.
 type queueWait struct {
 	epoch execution.Epoch
 	until time.Duration
@@ -134,9 +133,8 @@ func (lc *lyingChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// noteDoubt notes a refused claim that may have been under way during a renewal of the lease. Then the
-// worker reported a slot as taken that it had to give back. The present owner of the row doesn't
-// matter.
+// noteDoubt notes a refused claim that may have been under way during a renewal of the lease. Then the worker
+// reported a slot as taken that it had to free. The present owner of the row doesn't matter.
 func (lc *lyingChecker) noteDoubt(w *workerClaims, now time.Duration) {
 	if w.refused >= 0 && w.beat >= 0 && max(now-w.beat, now-w.refused) < lc.s.config.Worker.StatementTimeout {
 		w.doubt = now
@@ -159,7 +157,7 @@ func (lc *lyingChecker) countClaim(e *history.Event) {
 	}
 }
 
-// isTooLate says that the time for a claim is over by the database's clock.
+// isTooLate reports whether the time for a claim is over by the database's clock.
 func (lc *lyingChecker) isTooLate(l *life, at time.Duration) bool {
 	t := lc.s.workers.Get(l.incarnation)
 	if t == nil {
@@ -182,24 +180,24 @@ func (lc *lyingChecker) noteRefusedClaim(e *history.Event, l *life) {
 	}
 }
 
-// forgetLateClaim forgets a refused claim: its message has died or was requeued, or its execution is no longer
-// scheduled.
+// forgetLateClaim removes a late claim: its message was rejected, requeued or dropped, or its execution is no
+// longer scheduled.
 func (lc *lyingChecker) forgetLateClaim(e *history.Event) {
 	if len(lc.late) > 0 {
 		lc.late = slices.DeleteFunc(lc.late, func(r lateClaim) bool { return r.id == e.Execution && r.epoch == max(e.OldEpoch, e.Epoch-1, r.epoch) })
 	}
 }
 
-// judgeSentBack judges that a worker keeps a dispatch for as long as it may wait, unless the claim was
-// refused. A delivery that finds every slot taken waits for its dispatch timeout, or until the
-// broker would take it back, counted from the first delivery: a redelivery doesn't begin anew.
+// judgeSentBack requires that a worker keeps a dispatch for as long as it may wait, unless the claim was
+// refused. A delivery that finds every slot taken waits for its dispatch timeout, or until the broker would
+// reclaim it. Both count from the first delivery, not from a redelivery.
 func (lc *lyingChecker) judgeSentBack(e *history.Event, l *life) {
 	if l.status != execution.Scheduled || l.epoch != e.Epoch || l.delivered == 0 || e.Fault != "" || lc.s.databaseTime(e.At) >= l.due-lc.s.tolerance ||
 		lc.s.stepped >= l.delivered || lc.s.ledger.hasStruck(itsClock|databaseClock|databaseFails|standsStill, lc.workerProcess(l), l.worker, l.delivered) {
 		return
 	}
-	// A message of several dispatches is sent back as a whole. Evidence of real servers places that
-	// event for each of them where its status allows it, before its claim.
+	// A message of several dispatches is rejected as a whole. Evidence of real servers places that event
+	// before the claim of each dispatch, where its status allows the event.
 	if lc.s.tolerance > clockTolerance && e.Limit > 0 {
 		return
 	}
@@ -211,11 +209,10 @@ func (lc *lyingChecker) judgeSentBack(e *history.Event, l *life) {
 	}
 }
 
-// noteWaitBehindOthers notes a dispatch that its worker sends back after it waited there while every slot
-// was taken. The worker reports to the database first that it was full, unless it has already done
-// so since.
+// noteWaitBehindOthers notes a dispatch that its worker rejects after it waited there while every slot was
+// taken. The worker first reports to the database that it was full, unless it has already done so since.
 func (lc *lyingChecker) noteWaitBehindOthers(e *history.Event, l *life) {
-	// What the broker has sent to a deaf worker, or over a bad link, has not come to it yet.
+	// A message that the broker sent to a deaf worker, or over a bad link, may not have arrived yet.
 	const hinders = standsStill | itsClock | toDatabase | toBroker | isDeaf | isMute | hasTwin | databaseFails | databaseClock
 	w := lc.of.Get(l.incarnation)
 	if w == nil || e.Fault != "" || l.status != execution.Scheduled || l.epoch != e.Epoch || l.delivered == 0 ||
@@ -226,7 +223,7 @@ func (lc *lyingChecker) noteWaitBehindOthers(e *history.Event, l *life) {
 	if w.slots.isFull() {
 		until = e.At
 	}
-	// Before its delivery to the worker, it doesn't wait there.
+	// Before its delivery, the dispatch doesn't wait at the worker.
 	if until < l.delivered+lc.s.promptBound() {
 		return
 	}
@@ -236,8 +233,7 @@ func (lc *lyingChecker) noteWaitBehindOthers(e *history.Event, l *life) {
 	lc.waited[l.id] = queueWait{l.epoch, until}
 }
 
-// judgeBlame judges that a dispatch which waited behind others and was sent back doesn't count (defect
-// D20).
+// judgeBlame requires that a dispatch which waited behind others and was rejected doesn't count (defect D20).
 func (lc *lyingChecker) judgeBlame(e *history.Event, l *life) {
 	w, any := lc.waited[e.Execution]
 	if !any {
@@ -254,7 +250,7 @@ func (lc *lyingChecker) judgeBlame(e *history.Event, l *life) {
 	}
 }
 
-// workerProcess is the process of the worker to which an execution is dispatched.
+// workerProcess is the process of the worker to which an execution is dispatched, empty if it is unknown.
 func (lc *lyingChecker) workerProcess(l *life) string {
 	if t := lc.s.workers.Get(l.incarnation); t != nil {
 		return t.process
@@ -262,8 +258,8 @@ func (lc *lyingChecker) workerProcess(l *life) string {
 	return ""
 }
 
-// judgeLateClaims judges the refused claims whose message should have died by now. Trouble of the worker or
-// the broker postpones the judgement.
+// judgeLateClaims judges the late claims whose message should have been rejected by now. Trouble of the
+// worker or the broker postpones the judgement.
 func (lc *lyingChecker) judgeLateClaims(now time.Duration) {
 	const hinders = standsStill | itsClock | toDatabase | toBroker | isMute | hasTwin | losesQueue | isWithdrawn | brokerFails | databaseFails | databaseClock
 	for _, r := range lc.late {
@@ -280,14 +276,14 @@ func (lc *lyingChecker) judgeLateClaims(now time.Duration) {
 	})
 }
 
-// longestRest is the longest rest of a worker that could not start an action (core/worker/starts.go). While
-// it rests, deliveries wait as behind other runs.
+// longestRest is the longest pause of a worker that could not start an action (core/worker/starts.go). During
+// the pause, deliveries wait as behind other runs.
 const longestRest = 30 * time.Second
 
-// judgeTakeBack judges whether an expired dispatch should have counted: the dispatch reached the
-// broker, its time was over by every clock, and all that time its worker was active, renewed its
-// lease, could write and was idle. A message that came to the worker after that time, or that stuck
-// in its queue, was never left lying.
+// judgeTakeBack judges whether an expired dispatch should have counted: the dispatch reached the broker, its
+// time was over by every clock, and all that time its worker was active, renewed its lease, could write and
+// was idle. A message that came to the worker after that time, or was stuck in its queue, was never left
+// unclaimed.
 func (lc *lyingChecker) judgeTakeBack(e *history.Event, l *life) {
 	byTime := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout
 	if !byTime || e.By != execution.TimeoutMonitor && e.By != execution.DeadLetterHandler {
@@ -305,9 +301,9 @@ func (lc *lyingChecker) judgeTakeBack(e *history.Event, l *life) {
 	clocks := itsClock | databaseClock | standsStill
 	// While the worker can't write, unanswered claims occupy its slots.
 	claims := clocks | toDatabase | databaseFails
-	// An executor that gets late answers can't tell how long the dispatch lay, and counts it
-	// against no worker. It reads the database's clock when something is late, so a jump of one
-	// clock against the other since its last reading hides the time before.
+	// An executor that gets late answers doesn't know how long the dispatch waited, and counts it against no
+	// worker. It reads the database's clock when something is late, so a jump of one clock against the other
+	// since its last reading hides the time before.
 	const moved = standsStill | itsClock
 	if !idle || lc.s.stepped > 0 || lc.s.ledger.hasStruck(moved, e.Process, 0, 0) || lc.s.setBack > l.entered || lc.s.databaseTime(e.At) < l.due ||
 		lc.s.started[e.Process] > l.entered || lc.s.ledger.hasStruck(claims, e.Process, 0, l.entered) || lc.s.ledger.hasStruck(claims, t.process, 0, l.entered-lc.s.config.Worker.StatementTimeout) {

@@ -9,8 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// handedOn is invariant 25 (defects D7, D8): an execution that an executor has claimed must not
-// wait until another executor finds it.
+// handedOn is invariant 25 (defects D7, D8): an execution that an executor has claimed must not wait until
+// another executor detects it.
 func handedOn() *Invariant {
 	i := &Invariant{
 		Number: 25, Name: "handed on within the pass",
@@ -29,16 +29,16 @@ type handedOnChecker struct {
 	i      *Invariant
 	s      *Suite
 	agenda agenda
-	// unmarked are the dispatches that must be marked, or claimed, by a certain time.
+	// unmarked holds the dispatches that must be marked, or claimed, by a certain time.
 	unmarked agenda
-	// hung says for each executor when it committed dispatches that it then sent to a queue that
-	// hangs. The moments are in order; those older than hungFor are forgotten.
+	// hung holds for each executor the times at which it committed dispatches that it then sent to a queue
+	// that hangs, in order, without those older than hungFor.
 	hung map[string][]time.Duration
-	// unheard is when each executor last sent a dispatch to a worker's queue while it hung.
+	// unheard is when each executor last sent a dispatch to a worker's hanging queue.
 	unheard map[dispatchRoute]time.Duration
 }
 
-// dispatchRoute is the way of an executor's dispatches to a worker.
+// dispatchRoute is the route of an executor's dispatches to a worker.
 type dispatchRoute struct {
 	executor string
 	worker   execution.WorkerID
@@ -76,7 +76,7 @@ func (h *handedOnChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// isClear says that nothing has been wrong since a moment for an executor that has claimed or
+// isClear reports whether nothing has been wrong since a moment for an executor that has claimed or
 // dispatched an execution.
 func (h *handedOnChecker) isClear(executor string, in execution.Status, from time.Duration) bool {
 	r := &h.s.roads
@@ -84,10 +84,10 @@ func (h *handedOnChecker) isClear(executor string, in execution.Status, from tim
 	return x.isClear(from) && !x.worker && r.serversClear(from) && (in != execution.Scheduled || !r.dispatches.presentSince(from))
 }
 
-// hungFor is longer than any dispatch waits for a judgement here.
+// hungFor is longer than any dispatch waits to be judged here.
 const hungFor = time.Minute
 
-// noteHang notes that a dispatch of that moment was sent to a queue that hangs.
+// noteHang notes that a dispatch committed at at was sent to a queue that hangs.
 func (h *handedOnChecker) noteHang(executor string, at time.Duration) {
 	all := slices.DeleteFunc(h.hung[executor], func(of time.Duration) bool { return of < at-hungFor })
 	if i, known := slices.BinarySearch(all, at); !known {
@@ -96,8 +96,8 @@ func (h *handedOnChecker) noteHang(executor string, at time.Duration) {
 	h.hung[executor] = all
 }
 
-// waitsUntil is until when an executor may keep a claim because the pass that made it waits for a queue
-// that hangs. A pass publishes what it has placed, and then gives back what had no place.
+// waitsUntil is until when an executor may keep a claim because its pass waits for a queue that hangs, 0 if
+// it doesn't. A pass publishes the executions that it has placed, and then releases the others.
 func (h *handedOnChecker) waitsUntil(l *life) time.Duration {
 	if all := h.hung[l.by]; len(all) > 0 && all[len(all)-1] >= l.entered {
 		return l.entered + h.s.promptBound() + stuckWait
@@ -109,11 +109,10 @@ func (h *handedOnChecker) waitsUntil(l *life) time.Duration {
 // (docs/queues.md, "A broker that is half well").
 const oldestConfirm = 30 * time.Second
 
-// isQueueShut says that the executor of a dispatch could not yet know that the worker's queue answers again.
-// It sends nothing there from when a publish is stuck until that publish is confirmed
-// (docs/queues.md, "A broker that is half well"). The broker first stores what waited in the queue,
-// and the confirm is then on its way for no longer than the calls of one reaction take. What was not
-// sent meanwhile is published by the reconciler, for which invariant 12 has the bound.
+// isQueueShut reports whether the executor of a dispatch could not yet know that the worker's queue answers.
+// It sends nothing there while a publish waits for its confirm (docs/queues.md, "A broker that is half
+// well"). After the hang, the broker first stores the messages that waited, and the confirm then arrives
+// within one reaction. The reconciler publishes what was not sent meanwhile; invariant 12 bounds that.
 func (h *handedOnChecker) isQueueShut(l *life) bool {
 	sent, any := h.unheard[dispatchRoute{l.by, l.worker}]
 	return any && sent >= l.entered-oldestConfirm-h.s.promptBound() && h.s.queueStuckSince(l, l.entered-h.s.promptBound())
@@ -132,9 +131,8 @@ func (h *handedOnChecker) judgeUnchanged(l *life, now time.Duration) {
 	}
 }
 
-// judgeMark judges that a claim marks its dispatch as published, and that only scheduled executions
-// are marked otherwise: a mark that outlives its dispatch prevents the next dispatch from being
-// published again.
+// judgeMark requires that a claim marks its dispatch as published, and that only scheduled executions are
+// marked otherwise: a mark that outlives its dispatch prevents the next dispatch from being republished.
 func (h *handedOnChecker) judgeMark(e *history.Event, l *life) {
 	switch {
 	case e.Kind == history.PublishedMarked:
@@ -151,10 +149,10 @@ func (h *handedOnChecker) judgeMark(e *history.Event, l *life) {
 }
 
 // judgeUnmarked judges a dispatch that has been unclaimed for longer than its executor may take to mark it.
-// The confirms of one step arrive together, after the executor has waited for those of a queue that
-// hangs; if it gives up its session, they don't arrive.
+// The confirms of one step arrive together, after the executor has waited for those of a queue that hangs. If
+// it gives up its session, they don't arrive.
 func (h *handedOnChecker) judgeUnmarked(l *life, now time.Duration) {
-	// A row that a stranger has locked since can't be marked.
+	// A row that a foreign session has locked since can't be marked.
 	if !l.published || l.returned || l.marked || l.hidden || l.shown > l.entered || h.s.queueStuck(l) || !h.isClear(l.by, l.status, h.s.recoveryStart(l.entered)) || h.s.roads.gaveUp(l.by, l.entered) {
 		return
 	}

@@ -8,23 +8,23 @@ import (
 	"handoff/core/broker"
 )
 
-// This file is the part of invariant 26 that judges hints at their sender (docs/queues.md,
-// "Messages"). The broker doesn't see what the sender knew: the outcome that it was told, and the
-// other changes that it had to report. Only the simulated world shows this; see Conduct.
+// This file is the part of invariant 26 that judges hints at their sender (docs/queues.md, "Messages"). The
+// history doesn't show what the sender knew: the outcome of its publish, and the other changes that it had to
+// report. Only the simulated world reports this; see Conduct.
 
-// Open is a session of the broker, reduced to what a rule needs to know.
+// Open is a broker session, as far as a rule needs to know it.
 type Open interface {
 	Closed() bool
-	// Usable is when its process could first publish over it.
+	// Usable is when its process could first publish over the session.
 	Usable() time.Duration
 }
 
-// senderState is what is known of the messages that processes have sent.
+// senderState records the hints that processes have sent.
 type senderState struct {
 	// unaccepted are the hints that the broker has not accepted. Another attempt may follow or is
 	// under way.
 	unaccepted []unacceptedHint
-	// last is the last message of hints from each process, by type and worker.
+	// last is the last message of hints on each route.
 	last map[hintRoute]lastSent
 }
 
@@ -34,10 +34,10 @@ type unacceptedHint struct {
 	over        Open
 	at          time.Duration
 	attempts    int
-	// unseen says that attempts without a session may have gone unseen: an attempt was made over a
-	// session that has ended, or the first one that was seen over a session that had just opened.
+	// unseen reports whether attempts without a session may be missing here: an attempt was made over a
+	// session that has ended, or the first known attempt over a session that had just opened.
 	unseen bool
-	// waits says that another attempt must follow and nothing excuses its absence.
+	// waits reports whether another attempt must follow and nothing excuses its absence.
 	waits bool
 }
 
@@ -51,10 +51,9 @@ type lastSent struct {
 	size int
 }
 
-// hintPause is longer than the pause between two attempts of a hint, which grows from 0.1 s.
-// heldBack is longer than the time from a change to its ready hint, and than all pauses together. A
-// hint without another attempt for untakenFor is forgotten: its sender has given up without a
-// session.
+// hintPause is longer than the pause between two attempts of a hint, which grows from 0.1 s. heldBack is
+// longer than the time from a change to its ready hint, and than all pauses together. A hint without another
+// attempt for unacceptedFor is forgotten: its sender has given up without a session.
 const (
 	hintPause     = 500 * time.Millisecond
 	heldBack      = 2 * time.Second
@@ -65,7 +64,7 @@ const (
 func (hc *hintChecker) judgePublishing(process string, m *broker.Message, now time.Duration) {
 	hc.s.countOccasion(hc.i)
 	id := m.Envelope.MessageID
-	// A twin's name begins with the name of the process that it doubles, which its ids use.
+	// A twin's name begins with the name of its original, which its ids use.
 	if source, _, named := strings.Cut(id, "/"); !named || source != process && !strings.HasPrefix(process, source+" ") {
 		hc.s.recordViolation(hc.i, 0, "%s sends a hint with the id %q, which does not begin with its name: nobody can tell whose it is", process, id)
 	}
@@ -78,9 +77,9 @@ func (hc *hintChecker) judgePublishing(process string, m *broker.Message, now ti
 	hc.judgeFullness(process, m, now)
 }
 
-// judgeFullness judges that a message which is not full leaves out no change, of its type and for its
-// worker, that its sender has known for a while: one message per change is extra work for the
-// broker and every receiver.
+// judgeFullness requires that a message which is not full omits no change, of its type and for its worker,
+// that its sender has known for a while: one message per change is extra work for the broker and every
+// receiver.
 func (hc *hintChecker) judgeFullness(process string, m *broker.Message, now time.Duration) {
 	const hinders = standsStill | itsClock | toDatabase | databaseFails | hasTwin
 	to := hintRoute{process, m.RoutingKey}
@@ -105,8 +104,8 @@ func (hc *hintChecker) judgeFullness(process string, m *broker.Message, now time
 	hc.last[to] = lastSent{now, len(m.Envelope.Changes)}
 }
 
-// noteOutcome notes the broker's answer to a message of hints. A hint that may have arrived is not sent
-// again, nor is one after its last attempt.
+// noteOutcome notes the broker's answer to a message of hints. A hint that may have arrived is not repeated,
+// nor is a hint after its last attempt.
 func (hc *hintChecker) noteOutcome(process string, over Open, m *broker.Message, o broker.Outcome, now time.Duration) {
 	id := m.Envelope.MessageID
 	at := slices.IndexFunc(hc.unaccepted, func(u unacceptedHint) bool { return u.id == id && u.process == process })
@@ -133,9 +132,9 @@ func (hc *hintChecker) noteOutcome(process string, over Open, m *broker.Message,
 func (s *Suite) hintRetryBound() time.Duration { return s.promptBound() + hintPause }
 
 // judgeUnrepeatedHints judges hints that the broker did not accept and whose sender has not repeated them in
-// time. An attempt without a session is not seen, so a sender that had none a moment before may have
-// made its last attempt. The attempts keep their count while one is under
-// way, however late its answer, and while a fault excuses a late next attempt.
+// time. An attempt without a session is not reported, so a sender that had none a moment before may have made
+// its last attempt. The attempts keep their count while one is under way, however late its answer, and while
+// a fault excuses a late next attempt.
 func (hc *hintChecker) judgeUnrepeatedHints(now time.Duration) {
 	const hinders = standsStill | itsClock | hasTwin | toBroker | brokerFails
 	if len(hc.unaccepted) == 0 {

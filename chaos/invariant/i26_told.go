@@ -10,11 +10,10 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 26 about the hints themselves (docs/queues.md, "Messages").
-// The writer of a change that earns a hint must report it at once, once, correctly and to the right
-// receivers. A missing hint costs time, and a superfluous one costs work; other rules seldom notice
-// either, because periodic looks find the change anyway. Only the simulated world reports the
-// content of hints.
+// This file is the part of invariant 26 about the hints themselves (docs/queues.md, "Messages"). The writer
+// of a change that needs a hint must report it at once, once, correctly and to the right receivers. A missing
+// hint costs time, and a superfluous one costs work. Other rules seldom detect either, because periodic looks
+// find the change anyway. Only the simulated world reports the content of hints.
 
 // docs/contract.md, "Numbers that no key changes".
 const (
@@ -22,8 +21,7 @@ const (
 	hintAttempts = 4
 )
 
-// longestHint is how long the ids of hints are remembered: every attempt of a hint falls within
-// this time.
+// longestHint is how long the ids of hints are remembered. Every attempt of a hint falls within this time.
 const longestHint = time.Minute
 
 // statusChange is one change of an execution, as a hint reports it.
@@ -33,8 +31,7 @@ type statusChange struct {
 	to    execution.Status
 }
 
-// committedChange is a committed change: its writer and time, and which of its hints have reached the
-// broker.
+// committedChange is a committed change: its writer and time, and which of its hints have reached the broker.
 type committedChange struct {
 	statusChange
 	from             execution.Status
@@ -47,8 +44,8 @@ type committedChange struct {
 	before *committedChange
 }
 
-// publishedHint is a hint that has reached the broker: its sender, its first time, its message, and its
-// number of attempts.
+// publishedHint is a hint that has reached the broker: its sender, the time of its first attempt, its last
+// message, and its number of attempts.
 type publishedHint struct {
 	id       string
 	position hintPosition
@@ -63,27 +60,26 @@ type publishedHint struct {
 type hintChecker struct {
 	i *Invariant
 	s *Suite
-	// recent holds the changes, the oldest first; kept holds those of the last minute that were
-	// judged. byChange holds the latest change of each execution, which links to the earlier ones.
+	// recent holds the changes that were not judged yet, the oldest first; kept holds the judged ones of the
+	// last minute. byChange holds the latest change of each execution, which links to the earlier ones.
 	recent, kept queue[*committedChange]
 	byChange     dense.Table[execution.ID, *committedChange]
-	// sent holds the hints by their ids, order the same hints, the oldest first.
+	// sent holds the hints by id, order the same hints, the oldest first.
 	sent  sentHints
 	order queue[*publishedHint]
 	// newest is the hint of the last event about a hint.
 	newest *publishedHint
-	// next is the time after which something must be checked.
+	// next is the time after which the next check is due.
 	next time.Duration
-	// spared and unsent hold forgotten entries to use again.
+	// spared and unsent hold forgotten entries for reuse.
 	spared []*committedChange
 	unsent []*publishedHint
 	// restarted holds the processes that have restarted, and when. They number their hints from the
 	// start, so numbers repeat.
 	restarted map[string]time.Duration
-	// hasContent says that the history reports the content of hints. Without that, a missing hint can't
+	// hasContent reports whether the history reports the content of hints. Without that, a missing hint can't
 	// be found.
 	hasContent bool
-	// published is what processes have sent; see Conduct.
 	senderState
 }
 
@@ -115,7 +111,7 @@ func (hc *hintChecker) observeEvent(e *history.Event, l *life) {
 	}
 }
 
-// findChange is the last commit of a change in the last minute, nil if there was none.
+// findChange returns the last commit of a change in the last minute, nil if there was none.
 func (hc *hintChecker) findChange(of statusChange) *committedChange {
 	n := hc.byChange.Get(of.id)
 	for n != nil && n.statusChange != of {
@@ -124,7 +120,7 @@ func (hc *hintChecker) findChange(of statusChange) *committedChange {
 	return n
 }
 
-// forgetChange removes the oldest change of its execution.
+// forgetChange removes the oldest change of an execution.
 func (hc *hintChecker) forgetChange(oldest *committedChange) {
 	at := hc.byChange.At(oldest.id)
 	for *at != oldest {
@@ -135,7 +131,7 @@ func (hc *hintChecker) forgetChange(oldest *committedChange) {
 	}
 }
 
-// nextCheck is the time at which something must next be checked.
+// nextCheck is the time at which the next check is due.
 func (hc *hintChecker) nextCheck() time.Duration {
 	at := never
 	if hc.next != never {
@@ -149,7 +145,7 @@ func (hc *hintChecker) nextCheck() time.Duration {
 	return at
 }
 
-// earnsHint says that the writer of a change must report it: a claim, an end, or a request to end a
+// earnsHint reports whether the writer of a change must report it: a claim, an end, or a request to end a
 // run.
 func earnsHint(e *history.Event) bool {
 	return e.To == execution.Running || e.To == execution.Canceling || oracle.Terminal(e.To)
@@ -181,9 +177,8 @@ func (hc *hintChecker) judgeHint(e *history.Event, l *life) {
 	}
 }
 
-// judgeSingleSend judges that a hint which may have arrived is not sent again, and that no two hints have the
-// same id. A restarted process numbers its hints from the start, and so does each of two processes
-// of one name.
+// judgeSingleSend requires that a hint which may have arrived is not repeated, and that no two hints have the
+// same id. A restarted process numbers its hints from 1, and so does each of two processes of one name.
 func (hc *hintChecker) judgeSingleSend(e *history.Event) {
 	h := hc.newest
 	if h == nil || h.id != e.Key {
@@ -219,8 +214,8 @@ func (hc *hintChecker) judgeSingleSend(e *history.Event) {
 	h.message, h.attempts, h.routed = e.Message, h.attempts+1, e.Count > 0
 }
 
-// isClear says that nothing has been wrong with a change's writer and the servers since long enough
-// before the change.
+// isClear reports whether nothing has been wrong with a change's writer and the servers since the recovery
+// time before the change.
 func (hc *hintChecker) isClear(n *committedChange) bool {
 	from := hc.s.recoveryStart(n.at)
 	return hc.s.roads.byName[n.process].isClear(from) && hc.s.roads.serversClear(from)
@@ -263,7 +258,7 @@ func (hc *hintChecker) checkDue(now time.Duration) {
 	}
 }
 
-// judgeMissingHint judges whether a change was reported.
+// judgeMissingHint judges whether the writer of a change has published its hints.
 func (hc *hintChecker) judgeMissingHint(n *committedChange) {
 	if !hc.hasContent || !hc.isClear(n) {
 		return

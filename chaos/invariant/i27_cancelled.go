@@ -8,8 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// cancelledAtOnce is invariant 27: a message tells a worker of a cancellation. The reply to its
-// next heartbeat repeats it only in case the message was lost.
+// cancelledAtOnce is invariant 27: a message notifies a worker of a cancellation. The reply to its next
+// heartbeat repeats it only in case the message was lost.
 func cancelledAtOnce() *Invariant {
 	i := &Invariant{
 		Number: 27, Name: "cancelled at once",
@@ -41,7 +41,7 @@ func (c *cancelledChecker) observeEvent(e *history.Event, _ *life) {
 	}
 }
 
-// isClear says that nothing has been wrong since a moment with a worker and the way of a cancellation
+// isClear reports whether nothing has been wrong since a moment with a worker and the path of a cancellation
 // to it.
 func (c *cancelledChecker) isClear(owner execution.Incarnation, from time.Duration) bool {
 	t := c.s.workers.Get(owner)

@@ -8,8 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// ownReaping is invariant 28 (defects D13, D14): an executor that has declared a worker lost needs
-// no second opinion.
+// ownReaping is invariant 28 (defects D13, D14): an executor that has declared a worker lost needs no further
+// evidence to reclaim its executions.
 func ownReaping() *Invariant {
 	i := &Invariant{
 		Number: 28, Name: "own reaping counts",
@@ -23,7 +23,7 @@ func ownReaping() *Invariant {
 }
 
 // declaredLoss records which executor declared an incarnation lost, when, and from when on its running
-// executions may be taken back.
+// executions may be reclaimed.
 type declaredLoss struct {
 	by       string
 	at, over time.Duration
@@ -52,7 +52,7 @@ func (o *ownReapingChecker) observeEvent(e *history.Event, _ *life) {
 	}
 }
 
-// scheduleReclaims notes the executions that must be taken back now.
+// scheduleReclaims schedules checks of the executions that must be reclaimed from a lost worker.
 func (o *ownReapingChecker) scheduleReclaims(e *history.Event) {
 	t := o.s.workers.Get(e.Incarnation)
 	if t == nil || oracle.Gone(t.lifecycle) || !o.isClear(e.Process, e.At) {
@@ -80,9 +80,9 @@ func (o *ownReapingChecker) scheduleReclaims(e *history.Event) {
 	}
 }
 
-// isClear says that nothing was or is wrong with an executor that declared a worker lost at that
-// moment. A worker that registers again ends its last incarnation too, but takes nothing back; that
-// is left to the executors' passes.
+// isClear reports whether nothing was or is wrong with an executor that declared a worker lost at that
+// moment. A worker that re-registers also ends its last incarnation, but reclaims nothing; that is left to
+// the executors' passes.
 func (o *ownReapingChecker) isClear(executor string, at time.Duration) bool {
 	from, p := o.s.recoveryStart(at), o.s.roads.byName[executor]
 	return p.isClear(from) && !p.worker && o.s.roads.serversClear(from)
@@ -91,7 +91,7 @@ func (o *ownReapingChecker) isClear(executor string, at time.Duration) bool {
 // judgeHeld judges an execution that still belongs to a worker that was declared lost.
 func (o *ownReapingChecker) judgeHeld(l *life) {
 	r, known := o.reaped[l.incarnation]
-	// Nobody can take back a row that a stranger has locked.
+	// No executor can reclaim a row that a foreign session has locked.
 	if !known || l.hidden || l.shown > r.at || !o.isClear(r.by, r.at) {
 		return
 	}

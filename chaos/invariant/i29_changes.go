@@ -9,8 +9,8 @@ import (
 	"handoff/core/execution"
 )
 
-// endpointChanges is the part of invariant 29 about an operator's view of workers. Each executor probes
-// health endpoints for itself, so only its log shows what it found (docs/executor.md).
+// endpointChanges is the part of invariant 29 about the log lines on health endpoints. Each executor probes
+// the endpoints itself, so only its log shows its results (docs/executor.md).
 type endpointChanges struct {
 	i *Invariant
 	s *Suite
@@ -34,10 +34,10 @@ type probedURL struct {
 	last       time.Duration
 	registered uint64
 	// listed is the earliest moment at which the round of the last probe may have read the list of
-	// incarnations. A worker that has registered since was another incarnation in that round.
+	// incarnations. A worker that has registered since may have been an earlier incarnation in that round.
 	listed time.Duration
-	// known says that failed, the number of failures in a row, equals the process's own count.
-	// wasKnown says the same of was, the number before the last probe.
+	// known reports whether failed, the number of failures in a row, equals the process's own count. wasKnown
+	// does so for was, the number before the last probe.
 	known, wasKnown bool
 	failed, was     int
 	told            bool
@@ -59,8 +59,8 @@ func (t *endpointChanges) observeEvent(e *history.Event) {
 }
 
 // listReadTime is the earliest moment at which the round of a probe that ends now may have read the list of
-// incarnations: a statement and a probe earlier. If its process stood still meanwhile, the list may
-// be of any age. The next round has a new one.
+// incarnations: a statement and a probe earlier. If its process stood still meanwhile, the list may be of any
+// age. The next round reads a new one.
 func (t *endpointChanges) listReadTime(process string, now time.Duration) time.Duration {
 	from := now - t.s.config.Executor.StatementTimeout - probeTimeout - callTime
 	if p := t.s.ledger.byName[process]; p != nil && p.held.presentSince(from) {
@@ -69,12 +69,12 @@ func (t *endpointChanges) listReadTime(process string, now time.Duration) time.D
 	return from
 }
 
-// hasChanged says that the last probe has made the address unreachable, or reachable again.
+// hasChanged reports whether the last probe changed the address from reachable to unreachable or back.
 func (p *probedURL) hasChanged() bool {
 	return (p.was >= oracle.UnreachableAfter) != (p.failed >= oracle.UnreachableAfter)
 }
 
-// judgeProbe notes a probe, and judges whether a change found by the previous probe was reported.
+// judgeProbe notes a probe, and judges whether a change found by the previous probe was logged.
 func (t *endpointChanges) judgeProbe(by any, process, url string, now time.Duration, failed bool) {
 	if t.s.config.Executor.HealthProbes != config.Act {
 		return // observations are in the database, and invariant 12 judges them
@@ -97,7 +97,7 @@ func (t *endpointChanges) judgeProbe(by any, process, url string, now time.Durat
 		if u.known && u.wasKnown && u.hasChanged() && !u.told {
 			t.s.recordViolation(t.i, 0, "%s found at %v that the health endpoint %s has become %s, and did not log this before it probed again", process, u.last, url, reachabilityName(u.failed))
 		}
-		// A round without the worker forgets it, and an address shared by two workers is counted
+		// An executor forgets a worker after a round without it, and counts an address of two workers once
 		// for each.
 		gap, interval := now-u.last, t.s.config.Executor.HealthCheckInterval
 		if u.registered != t.registered || t.registeredAt > u.listed || gap > interval+interval/2 || gap < interval/2 {

@@ -7,22 +7,22 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the part of invariant 29 about the log lines in which an executor reports what it
-// did to an execution (docs/executor.md): a line must match what the database has stored, because
-// people search for it.
+// This file is the part of invariant 29 about the log lines in which an executor reports what it did to an
+// execution (docs/executor.md). A line must match what the database has stored, because operators search for
+// it.
 
-// deed is a change of an execution by a part of an executor, or the record of what it would have
-// done.
+// deed is a change of an execution by a part of an executor, or the record of a change that it would have
+// made.
 type deed struct {
 	process string
 	by      execution.Part
 	epoch   execution.Epoch
 	to      execution.Status
-	// only says that it was only recorded.
+	// only reports whether the change was only recorded.
 	only bool
 }
 
-// deedKey is a part that changes an execution. Two parts may do so within a moment, each before the
+// deedKey is an execution and the part that changes it. Two parts may do so within a moment, each before the
 // other has logged its deed.
 type deedKey struct {
 	id execution.ID
@@ -40,7 +40,7 @@ func (t *failureChecker) noteDeed(e *history.Event) {
 	}
 }
 
-// The ends of log lines about deeds.
+// Texts in log lines about deeds.
 const (
 	wouldDispatch = ", would dispatch it again (observe only)"
 	wouldMark     = ", would mark it "
@@ -52,7 +52,7 @@ const (
 )
 
 // reportedDeed is the deed that a line reports; told is false if it reports none. The line about a dead
-// letter whose execution was taken back doesn't say what became of the execution.
+// letter whose execution was reclaimed doesn't include its new status.
 func (l *Line) reportedDeed() (d deed, told bool) {
 	d.epoch = l.Epoch
 	if l.Text == deadLetter {
@@ -76,8 +76,7 @@ func (l *Line) reportedDeed() (d deed, told bool) {
 		}
 	}
 	for status := execution.None; int(status) < execution.Statuses; status++ {
-		// No line says that an execution is marked as requested; it says that it is dispatched
-		// again.
+		// No line has the execution marked as requested; such a line has it dispatched again.
 		if status.String() == what && status != execution.Requested {
 			d.to = status
 		}
@@ -95,7 +94,7 @@ func (t *failureChecker) judgeDeedLine(p Part, l Line) {
 	is, known := t.done[deedKey{l.Execution, told.by}]
 	switch {
 	case !known && t.s.lives.Get(l.Execution) == nil:
-		// Its end was handled before the line came.
+		// Its end was handled before the line was logged.
 	case !known || is.process != p.Process || is.epoch != told.epoch:
 		t.s.recordViolation(t.i, l.Execution, "%s: %s logs %q about execution %d at epoch %d, but nothing of the kind was done", p.Process, p.Name, l.Text, l.Execution, l.Epoch)
 	case told.by == execution.TimeoutMonitor && (is.to != told.to || is.only != told.only):

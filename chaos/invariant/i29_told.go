@@ -8,9 +8,8 @@ import (
 	"handoff/core/execution"
 )
 
-// reportedFailures is invariant 29 (defects D22, D25): no part of the core continues after a failed call as if
-// nothing had happened. Only the simulated world knows which task made a call, so only its runs are
-// judged; see Conduct.
+// reportedFailures is invariant 29 (defects D22, D25): no part of the core ignores a failed call. Only the
+// simulated world knows which task made a call, so only its runs are judged; see Conduct.
 func reportedFailures() *Invariant {
 	i := &Invariant{
 		Number: 29, Name: "failures are told",
@@ -23,20 +22,19 @@ func reportedFailures() *Invariant {
 	return i
 }
 
-// Part is a task of a process of the core.
+// Part is a task of a process of the core, such as one of its loops.
 type Part struct {
 	Process, Name string
 	// Task is unique within the run.
 	Task uint64
 }
 
-// Line is a log line of the core about an error or a worker.
+// Line is a log line of the core about an error, an execution or a worker.
 type Line struct {
 	Text string
-	// Warns says that its level is warn or error, so that a person should look.
+	// Warns reports whether its level is warn or error.
 	Warns bool
-	// Error is the error in the line. Empty says that the line has a field for an error but no
-	// error.
+	// Error is the error in the line. Empty reports whether the line has an error field without an error.
 	Error string
 	Empty bool
 	// Execution and Epoch are the subject of the line, 0 for none. Outcome is the reported outcome
@@ -44,16 +42,16 @@ type Line struct {
 	Execution execution.ID
 	Epoch     execution.Epoch
 	Outcome   string
-	// Probe says that the line reports whether the health endpoint at URL is Reachable.
+	// Probe reports whether the line reports whether the health endpoint at URL is Reachable.
 	Probe, Reachable bool
 	URL              string
-	// PassedOver says that the line is about a worker that is passed over. Waited is when its task
-	// last began to wait.
+	// PassedOver reports whether the line is about a worker that is passed over. Waited is when the line's
+	// task last began to wait.
 	PassedOver bool
 	Waited     time.Duration
 }
 
-// failure is a failed call that was neither reported nor repeated.
+// failure is a failed call that was neither logged nor repeated.
 type failure struct {
 	call, text string
 	at         time.Duration
@@ -63,14 +61,13 @@ type failure struct {
 type partFailures struct {
 	open []failure
 	any  bool
-	// unsure is the call that must be repeated at once, empty for none. made identifies it, as under
-	// does in Conduct.CallFailed. repeated identifies the call that repeated it: that one need not be
-	// repeated.
+	// unsure is the call that must be repeated at once, empty for none. made identifies it, as under does in
+	// Conduct.CallFailed. repeated identifies the last repetition, which need not be repeated itself.
 	unsure         failure
 	made, repeated any
 }
 
-// noteRepeat notes an answer to the call that under identifies. It may be the repetition of one whose
+// noteRepeat notes an answer to the call that under identifies. It may be the repetition of a call whose
 // outcome is unknown.
 func (f *partFailures) noteRepeat(call string, under any) {
 	if f.unsure.call == call && f.made != under {
@@ -78,18 +75,18 @@ func (f *partFailures) noteRepeat(call string, under any) {
 	}
 }
 
-// mustRepeat says that a call must be repeated once if its outcome is unknown: until a reconciler
-// finds what it has written, no other part acts on it.
+// mustRepeat reports whether a call must be repeated once if its outcome is unknown: until a reconciler
+// detects what it has written, no other part acts on it.
 func mustRepeat(call string) bool { return call == "Dispatch" }
 
 type failureChecker struct {
 	i *Invariant
 	s *Suite
-	// parts are the parts with failures since they last waited; failed are the processes that ever
-	// had one.
+	// parts are the parts with failures since they last waited, by task. failed are the processes that ever
+	// had a failure.
 	parts  map[uint64]*partFailures
 	failed map[string]bool
-	// struck says that a fault has begun.
+	// struck reports whether a fault has begun.
 	struck  bool
 	changes endpointChanges
 	// done holds the last change of each execution by the timeout monitor and by the dead letter
@@ -112,7 +109,7 @@ func (t *failureChecker) observeEvent(e *history.Event, _ *life) {
 		delete(t.done, deedKey{e.Execution, execution.TimeoutMonitor})
 		delete(t.done, deedKey{e.Execution, execution.DeadLetterHandler})
 	case history.WorkerRegistered:
-		// toldChanges handles changes of endpoints.
+		// endpointChanges handles changes of endpoints.
 	default:
 	}
 	t.changes.observeEvent(e)
@@ -149,15 +146,15 @@ func (f *partFailures) forgetCall(call string) {
 	f.open = kept
 }
 
-// longestCompared is how much of an error's text a log line must contain: long lines are cut, and
-// lines are not continued.
+// longestCompared is how many bytes of an error's first line a log line must contain, because long lines are
+// truncated.
 const longestCompared = 200
 
 func (f *partFailures) noteLogged(text string) {
 	for _, one := range f.open {
 		want, _, _ := strings.Cut(one.text, "\n")
 		if strings.Contains(text, want[:min(len(want), longestCompared)]) {
-			// The error passed on may stand for others with the same cause: the first is enough.
+			// The logged error may stand for others with the same cause: the first is enough.
 			f.open = f.open[:0]
 			return
 		}
@@ -180,7 +177,7 @@ func (t *failureChecker) judgeLine(p Part, l Line) {
 	}
 }
 
-// noteSuppressed notes a line that the rate limit kept out of the log and that was counted instead.
+// noteSuppressed notes a line that the rate limit suppressed and counted.
 func (t *failureChecker) noteSuppressed(p Part) {
 	if of := t.parts[p.Task]; of != nil {
 		of.open = of.open[:0]
@@ -215,15 +212,15 @@ func (t *failureChecker) judgeWait(p Part) {
 	delete(t.parts, p.Task)
 }
 
-// judgeDoneContext judges a part that knows that a context is done and still waits or calls under it. The
-// wait or call ends before it begins, so a loop around it may spin.
+// judgeDoneContext judges a part that has observed that a context is done and still waits or calls under it.
+// The wait or call ends before it begins, so a loop around it may spin.
 func (t *failureChecker) judgeDoneContext(p Part, what string, since time.Duration) {
 	t.s.countOccasion(t.i)
 	t.s.recordViolation(t.i, 0, "%s: %s %s under a context, although it saw at %v that this context was done", p.Process, p.Name, what, since)
 }
 
-// judgeUndeclared judges a process that consumes a queue without declaring it first. When the broker
-// cancelled the consumer, the queue may have been deleted or have lost its bindings.
+// judgeUndeclared judges a process that consumes a queue without declaring it first. When the broker cancels
+// a consumer, the queue may have been deleted or have lost its bindings.
 func (t *failureChecker) judgeUndeclared(process, queue string, taken bool) {
 	t.s.countOccasion(t.i)
 	why := "since the session was opened"

@@ -6,8 +6,8 @@ import (
 	"handoff/chaos/history"
 )
 
-// givenBack is invariant 30: a process releases what it was given, so what it holds doesn't grow
-// with the number of its passes. Only the simulated world counts what processes hold; see Conduct.
+// givenBack is invariant 30: a process releases its contexts, sessions, consumers and tasks, so their number
+// doesn't grow with its passes. Only the simulated world counts what processes hold; see Conduct.
 func givenBack() *Invariant {
 	i := &Invariant{
 		Number: 30, Name: "what was taken is given back",
@@ -23,12 +23,12 @@ const (
 	// mostSessions: an executor works over one session, sends canaries over another, and uses a
 	// third before it deletes idle queues. A worker consumes over one and publishes over another.
 	mostSessions = 3
-	// mostPlainContexts is the number of contexts without a deadline that a part may hold while it
-	// waits. They live as long as the work that they end, so there may be a few, but their number
-	// must not grow with each pass.
+	// mostPlainContexts is the number of contexts without a deadline that a part may hold while it waits.
+	// Each lives as long as the work that it cancels, so there may be a few, but their number must not grow
+	// with each pass.
 	mostPlainContexts = 4
-	// mostParts is greater than the number of parts of a process. mostProbes is the number of
-	// workers that an executor probes at once.
+	// mostParts is greater than the number of parts of a process. mostProbes is the number of workers that an
+	// executor probes concurrently.
 	mostParts, mostProbes = 40, 16
 )
 
@@ -46,8 +46,8 @@ func (h *heldChecker) observeEvent(*history.Event, *life) {}
 
 func (h *heldChecker) endRun(bool) {}
 
-// judgeWaiting judges what a waiting part holds. deadlines counts the deadlines under which it does not
-// wait.
+// judgeWaiting judges the contexts that a waiting part holds. deadlines counts the deadlines under which it
+// does not wait.
 func (h *heldChecker) judgeWaiting(p Part, deadlines, plain int) {
 	if deadlines+plain == 0 {
 		return

@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// timelyRetention is invariant 32: a configured retention deletes what nobody needs any more, and only that.
+// timelyRetention is invariant 32: a configured retention deletes exactly the rows that are no longer needed.
 func timelyRetention() *Invariant {
 	i := &Invariant{
 		Number: 32, Name: "retention deletes in time", Across: true,
@@ -21,11 +21,11 @@ func timelyRetention() *Invariant {
 	return i
 }
 
-// keptChain is what the history says of a chain that was not deleted.
+// keptChain is the state of a chain that was not deleted, according to the history.
 type keptChain struct {
 	rows, open int
-	// ended is when its last row ended so far, key when the key of its first row is free, both by the
-	// database's clock. freed is when its last child was deleted.
+	// ended is when its latest row ended, key when its idempotency key expires, freed when its last child was
+	// deleted, all by the database's clock.
 	ended, key, freed time.Duration
 	parent            execution.ID
 	children          int
@@ -34,12 +34,12 @@ type keptChain struct {
 type retentionChecker struct {
 	i *Invariant
 	s *Suite
-	// chains are those that were not deleted, by their first rows. order lists the first rows of all
-	// chains, also of deleted ones.
+	// chains holds the chains that were not deleted, by their first rows. order lists the first rows of all
+	// chains, including deleted ones.
 	chains map[execution.ID]*keptChain
 	order  []execution.ID
-	// off says that nothing is judged: the configuration keeps everything, or the database is as it
-	// was at an earlier time, so that deleted rows are back.
+	// off reports whether nothing is judged: the configuration keeps everything, or the database was rewound,
+	// which restores deleted rows.
 	off bool
 }
 
@@ -92,8 +92,8 @@ func (lc *retentionChecker) addRow(e *history.Event) {
 	}
 }
 
-// purgeableFrom is the time of the database from which on retention may delete a chain, and why not before;
-// never while something keeps the chain.
+// purgeableFrom returns from when on, by the database's clock, retention may delete a chain, and why not
+// before. It returns never while something keeps the chain.
 func (lc *retentionChecker) purgeableFrom(k *keptChain) (from time.Duration, why string) {
 	age := lc.s.config.Retention.Executions
 	switch {
@@ -145,11 +145,11 @@ func (lc *retentionChecker) judgePurge(e *history.Event) {
 	}
 }
 
-// judgeLatePurge judges whether a chain that may be deleted since from, and was still there just before now,
+// judgeLatePurge judges whether a chain that may be deleted since from, and still existed just before now,
 // was deleted in time.
 func (lc *retentionChecker) judgeLatePurge(id execution.ID, k *keptChain, from, now time.Duration) {
-	// Keys are forgotten once a minute; then two passes, as one may have looked just before, and one
-	// for each statement that a pass waits for.
+	// The bound is a pass over the keys, which comes once a minute, and two passes of retention, because one
+	// may have looked just before.
 	from = max(from, k.freed)
 	r := &lc.s.config.Retention
 	bound := sweepPeriod + clockDrift(sweepPeriod) + 2*(r.Interval+clockDrift(r.Interval)) + lc.s.bounds.Slack + purgeTime
@@ -159,10 +159,10 @@ func (lc *retentionChecker) judgeLatePurge(id execution.ID, k *keptChain, from, 
 	lc.s.recordViolation(lc.i, id, "retention may delete the chain since %v by the database's clock, and the chain was still there %v later; the bound is %v (a pass over the idempotency keys and two passes of retention)", from, now-from, bound)
 }
 
-// keptKinds is how many kinds of rows retention deletes.
+// keptKinds is the number of kinds of rows that retention deletes.
 const keptKinds = 6
 
-// purgeTime is how long a pass of all kinds may take.
+// purgeTime is the longest time of a pass over all kinds.
 const purgeTime = 30 * time.Second
 
 // judgeWorkerPurge judges the deletion of an incarnation, alone or with its worker.

@@ -19,7 +19,7 @@ type life struct {
 	retry      int64
 	dispatches int64
 	maxRetries int64
-	// claimed says that the execution ran, or was to, before the latest change of its status.
+	// claimed reports whether the execution ran, or was to, before the latest change of its status.
 	claimed bool
 	// firstRetries is maxRetries of the first row of the chain.
 	firstRetries int64
@@ -56,10 +56,10 @@ type life struct {
 	marked      bool // the database knows that it was confirmed
 	dying       bool // its message has expired or was rejected
 	returned    bool
-	// sentLate says that the message reached the broker after half of the time for its claim had
+	// sentLate reports whether the message reached the broker after half of the time for its claim had
 	// passed.
 	sentLate bool
-	// observed says that an observing timeout monitor has recorded what it would do.
+	// observed reports whether an observing timeout monitor has recorded what it would do.
 	observed bool
 	// observedAt is when it last did so, by the database's clock.
 	observedAt time.Duration
@@ -72,9 +72,8 @@ type life struct {
 	// expired, rejected and tooOften say how copies of its message died. tooOften: they returned
 	// too often.
 	expired, rejected, tooOften bool
-	// scheduler is the process that wrote the dispatch. orphanSentLate says that this process
-	// restarted before the message was sent, and that the message came when it could no longer be
-	// claimed.
+	// scheduler is the process that wrote the dispatch. orphanSentLate reports whether this process restarted
+	// before the message was sent, and whether the message came when it could no longer be claimed.
 	scheduler      string
 	orphanSentLate bool
 	// action is the index of its action in Suite.actions, slot the concurrency slot that it holds,
@@ -87,14 +86,14 @@ type life struct {
 	behind    int32         // number of dead letters ahead of it then
 	before    int32         // number of ends that were not handled when it ended
 	cameBack  time.Duration // when its message was returned
-	// givenUp says that the dead letter was given up, because the database didn't accept it within
+	// givenUp reports whether the dead letter was given up, because the database didn't accept it within
 	// letterHeld.
 	givenUp bool
 
 	// parent is the first row of the parent's chain, 0 if it waits for no parent.
 	parent execution.ID
-	// orphan says that the end of the parent's chain was handled, parentEnded when. ahead bounds
-	// the number of batches until this child is settled, counting all children that waited then.
+	// orphan reports whether the end of the parent's chain was handled, parentEnded when. ahead bounds the
+	// number of batches until this child is settled, counting all children that waited then.
 	orphan      bool
 	parentEnded time.Duration
 	ahead       int32
@@ -109,7 +108,7 @@ type life struct {
 	// rule uses them.
 	effort budget
 	ran    runExit
-	// hidden says that the row is unreadable; shown is when that last changed. No message announces
+	// hidden reports whether the row is unreadable; shown is when that last changed. No message announces
 	// that the row is readable again: executors find it at their next look.
 	hidden bool
 	shown  time.Duration
@@ -134,11 +133,10 @@ type session struct {
 	beats       []storedBeat
 	superseded  bool
 	supersededA time.Duration
-	// late says that the time between two renewals was so long that the worker may have fenced
-	// itself before the second one, already under way, was stored. Its later calls belong to
-	// another incarnation.
+	// late reports whether the time between two renewals was so long that the worker may have fenced itself
+	// before the second one, already under way, was stored. Its later calls belong to another incarnation.
 	late bool
-	// outage says that an observing prober has recorded that the health endpoint doesn't answer,
+	// outage reports whether an observing prober has recorded that the health endpoint doesn't answer,
 	// outageAt when, by the database's clock.
 	outage   bool
 	outageAt time.Duration
@@ -151,7 +149,7 @@ type session struct {
 // (docs/executor.md).
 const letterHeld = 30 * time.Second
 
-// goneSince says that the incarnation has ended or was superseded, and since when.
+// goneSince reports whether the incarnation has ended or was superseded, and since when.
 func (s *session) goneSince() (since time.Duration, gone bool) {
 	switch {
 	case oracle.Gone(s.lifecycle):
@@ -169,7 +167,7 @@ type hindranceLog struct {
 	lastEnd time.Duration
 }
 
-// hinderedSince says whether a fault could hinder an executor at some time since a moment.
+// hinderedSince reports whether a fault could hinder an executor at some time since a moment.
 func (c *hindranceLog) hinderedSince(since time.Duration) bool {
 	return c.lasting > 0 || c.lastEnd >= since
 }
@@ -477,7 +475,7 @@ func (s *Suite) actionIndex(ref string) uint16 {
 	return at
 }
 
-// freeRetry says that a retry of this execution costs none.
+// freeRetry reports whether a retry of this execution costs none.
 func (s *Suite) freeRetry(l *life) bool {
 	return oracle.FreeRetry(l.status, l.reason, l.claimed, int(l.firstRetries), int(l.maxRetries), s.config.Retry.FreeShutdowns)
 }

@@ -23,12 +23,12 @@ import (
 // rewindState is a suite's state for this.
 type rewindState struct {
 	only []int
-	// later judges the history after the next loss; nil if none is expected. over says that it has
+	// later judges the history after the next loss; nil if none is expected. over reports whether it has
 	// taken over.
 	later *Suite
 	over  bool
 
-	// waits says that the suite judges nothing yet, and ready that the loss before it has happened.
+	// waits reports whether the suite judges nothing yet, and ready whether the loss before it has happened.
 	waits, ready bool
 	// quiet asks the world whether nothing is left to do.
 	quiet func() bool
@@ -59,7 +59,7 @@ func (s *Suite) ExpectRewinds(n int, quiet func() bool) {
 	s.later.ExpectRewinds(n-1, quiet)
 }
 
-// isEnvironment says that a kind of event is about the environment of executions: processes, servers,
+// isEnvironment reports whether a kind of event is about the environment of executions: processes, servers,
 // faults, workers.
 func isEnvironment(k history.Kind) bool {
 	switch k {
@@ -148,8 +148,8 @@ func (s *Suite) noteAnsweredBeat(i execution.Incarnation, number uint64) {
 	t.beats = slices.DeleteFunc(t.beats, func(b storedBeat) bool { return b.number <= number })
 }
 
-// surrenderTime is how long an incarnation that has lost an answered heartbeat may go on: until it beats again,
-// or until an executor finds its lease over.
+// surrenderTime is how long an incarnation that has lost an answered heartbeat may go on: until it beats
+// again, or until an executor finds its lease over.
 func (s *Suite) surrenderTime() time.Duration {
 	return s.bounds.WorkerDead + s.bounds.Warmup + s.bounds.Recovery
 }
@@ -191,7 +191,7 @@ func (s *Suite) reportOverdue(i execution.Incarnation) {
 	}
 }
 
-// concernsOlder says that an event is about something older than the moment at which the suite began to
+// concernsOlder reports whether an event is about something older than the moment at which the suite began to
 // judge.
 func (s *Suite) concernsOlder(e *history.Event) bool {
 	if s.waits {
@@ -204,8 +204,8 @@ func (s *Suite) concernsOlder(e *history.Event) bool {
 	return old || e.Message != 0 && e.Message <= s.message
 }
 
-// noteForeignFailures notes the failures of workers in executions that this suite does not judge: a worker goes
-// on counting them, also those that the database has lost.
+// noteForeignFailures notes the failures of workers in executions that this suite does not judge: a worker
+// goes on counting them, also those that the database has lost.
 func (s *Suite) noteForeignFailures(e *history.Event) {
 	if e.Kind != history.Transition && e.Kind != history.StaleWrite {
 		return
@@ -220,7 +220,7 @@ func (s *Suite) noteForeignFailures(e *history.Event) {
 	}
 }
 
-// isSilent says that findings don't count now.
+// isSilent reports whether findings don't count now.
 func (s *Suite) isSilent() bool { return s.over || s.waits }
 
 // laterFindings returns this suite's findings and those of the suite that took over.

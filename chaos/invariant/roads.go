@@ -36,9 +36,9 @@ type roads struct {
 type road struct {
 	name   string
 	worker bool
-	// up says that it runs: it has started, and has neither stopped nor crashed since.
+	// up reports whether it runs: it has started, and has neither stopped nor crashed since.
 	up bool
-	// ended says that it has stopped or crashed, and has not started again. A process whose start the
+	// ended reports whether it has stopped or crashed, and has not started again. A process whose start the
 	// history does not record is neither up nor ended.
 	ended bool
 	wrong trouble
@@ -212,11 +212,11 @@ func (r *roads) noteFault(e *history.Event, note func(*trouble, time.Duration)) 
 	}
 }
 
-// queueStuck says that the queue of the worker to which an execution was dispatched has hung since
-// its dispatch. Messages that the broker doesn't confirm need not arrive.
+// queueStuck reports whether the queue of the worker to which an execution was dispatched has hung since its
+// dispatch. Messages that the broker doesn't confirm need not arrive.
 func (s *Suite) queueStuck(l *life) bool { return s.queueStuckSince(l, l.entered) }
 
-// queueStuckSince says that this queue has hung since a moment.
+// queueStuckSince reports whether this queue has hung since a moment.
 func (s *Suite) queueStuckSince(l *life, from time.Duration) bool {
 	t := s.workers.Get(l.incarnation)
 	if t == nil {
@@ -253,18 +253,18 @@ func (s *Suite) reconnectBound() time.Duration {
 	return s.config.MessageQueue.RabbitMQ.ReconnectMax + period + clockDrift(period) + 2*s.promptBound()
 }
 
-// gaveUp says that a process has given up its session with the broker since a moment.
+// gaveUp reports whether a process has given up its session with the broker since a moment.
 func (r *roads) gaveUp(process string, from time.Duration) bool {
 	p := r.byName[process]
 	return p != nil && p.givenUp.presentSince(from)
 }
 
-// isClear says that a process runs and has had no trouble since a moment.
+// isClear reports whether a process runs and has had no trouble since a moment.
 func (r *road) isClear(from time.Duration) bool {
 	return r != nil && r.up && !r.stopping && r.held == 0 && !r.wrong.presentSince(from)
 }
 
-// isAway says that a process is known to have ended, or is paused or frozen.
+// isAway reports whether a process is known to have ended, or is paused or frozen.
 func (r *road) isAway() bool { return r != nil && (r.ended || r.held > 0) }
 
 // lastTrouble is the last moment at which a process is known to have had trouble, 0 for none.
@@ -275,18 +275,18 @@ func (r *road) lastTrouble() time.Duration {
 	return r.wrong.last
 }
 
-// serversClear says that the servers have had no trouble since a moment.
+// serversClear reports whether the servers have had no trouble since a moment.
 func (r *roads) serversClear(from time.Duration) bool { return !r.servers.presentSince(from) }
 
-// hasClearExecutor says that the servers and at least one running executor have had no trouble since a
+// hasClearExecutor reports whether the servers and at least one running executor have had no trouble since a
 // moment.
 func (r *roads) hasClearExecutor(from time.Duration) bool {
 	return r.serversClear(from) && slices.ContainsFunc(r.executors, func(p *road) bool { return p.isClear(from) })
 }
 
-// hintsArrive says that a hint published at that moment or later reaches an executor that acts on it: at
-// least one executor runs, all running executors are well, because any of them may get the hint,
-// and no hint was tampered with.
+// hintsArrive reports whether a hint published at that moment or later reaches an executor that acts on it:
+// at least one executor runs, all running executors are well, because any of them may get the hint, and no
+// hint was tampered with.
 func (r *roads) hintsArrive(from time.Duration) bool {
 	if !r.serversClear(from) || r.hints.presentSince(from) {
 		return false

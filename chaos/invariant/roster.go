@@ -70,8 +70,8 @@ func (r *roster) addCandidate(e *history.Event) {
 	r.candidates = append(r.candidates, w)
 }
 
-// someWorkerFits says that a worker, full or not, could be given the execution, and could be for longer than
-// forAWhile: an executor that decided earlier could not know of a shorter time.
+// someWorkerFits reports whether a worker, full or not, could be given the execution, and could be for longer
+// than forAWhile: an executor that decided earlier could not know of a shorter time.
 func (r *roster) someWorkerFits(l *life, at, forAWhile time.Duration) bool {
 	now := r.s.databaseTime(at)
 	return slices.ContainsFunc(r.candidates, func(w *candidate) bool {

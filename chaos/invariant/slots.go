@@ -23,7 +23,7 @@ type slots struct {
 // heartbeats may already have been on their way then, but the third was sent after it.
 func (s *slots) knownUntil() time.Duration { return s.beats[2] }
 
-// isFull says that it runs as many executions as it may.
+// isFull reports whether it runs as many executions as it may.
 func (s *slots) isFull() bool { return s.capacity > 0 && s.running >= s.capacity }
 
 // countRun counts an execution that it claims or ends.

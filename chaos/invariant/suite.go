@@ -36,10 +36,10 @@ type Invariant struct {
 	// that part.
 	Whole []history.Kind
 	Part  string
-	// Across says that the rule compares or counts executions, so a single execution with unknown
+	// Across reports whether the rule compares or counts executions, so a single execution with unknown
 	// events makes it worthless.
 	Across bool
-	// Unconfigured says that the rule has no bound that the configuration sets, so it can be judged
+	// Unconfigured reports whether the rule has no bound that the configuration sets, so it can be judged
 	// where nobody knows the configuration.
 	Unconfigured bool
 	// make makes the rule's checker for a suite.
@@ -51,7 +51,7 @@ type checker interface {
 	// observeEvent sees one event. l is the state of its execution before the event, nil if the event is
 	// about no execution or about a finished one.
 	observeEvent(e *history.Event, l *life)
-	// endRun is called once, after the last event. settled says that the run ended because nothing was
+	// endRun is called once, after the last event. settled reports whether the run ended because nothing was
 	// left to do.
 	endRun(settled bool)
 }
@@ -104,9 +104,9 @@ type Finding struct {
 	Message   string
 }
 
-// Count is the number of invariants, Last the highest number of one. They are numbered from 1. Number 31
-// is unused: it was the rule about what the core answers beside a run, which chaos/selftest/conformance/policytest
-// asks now.
+// Count is the number of invariants, Last the highest number of one. They are numbered from 1. Number 31 is
+// unused: it was the rule about what the core answers beside a run, which
+// chaos/selftest/conformance/policytest asks now.
 const (
 	Count = 31
 	Last  = 32
@@ -134,8 +134,8 @@ func newInvariants() [Count]*Invariant {
 	}
 }
 
-// InPart says whether only a part of the rule is judged on a history with only these kinds of
-// events; nil stands for all kinds.
+// InPart reports whether only a part of the rule is judged on a history with only these kinds of events; nil
+// stands for all kinds.
 func (i *Invariant) InPart(kinds []history.Kind) bool {
 	return kinds != nil && slices.ContainsFunc(i.Whole, func(k history.Kind) bool { return !slices.Contains(kinds, k) })
 }
@@ -229,7 +229,7 @@ type Suite struct {
 	requested func(key string) (execution.Action, bool)
 	// holds are the kinds of events that the history records whenever they happen; nil for all.
 	holds []history.Kind
-	// called says that the calls of workers are reported to a suite that judges after a loss.
+	// called reports whether the calls of workers are reported to a suite that judges after a loss.
 	called   bool
 	excluded excludedHistory
 	rewindState
@@ -332,7 +332,7 @@ func (s *Suite) SetTolerance(d time.Duration) {
 // is all. Invariants that can be judged in part (see Invariant.InPart) depend on it.
 func (s *Suite) SetEvidence(kinds []history.Kind) { s.holds = kinds }
 
-// recordsKind says whether the history records a kind of event whenever it happens.
+// recordsKind reports whether the history records a kind of event whenever it happens.
 func (s *Suite) recordsKind(kind history.Kind) bool {
 	return s.holds == nil || slices.Contains(s.holds, kind)
 }
@@ -346,7 +346,7 @@ func (s *Suite) SetRequests(requested func(key string) (execution.Action, bool))
 // Open is the number of unfinished executions.
 func (s *Suite) Open() int { return s.lives.Len() }
 
-// isStuck says whether something unchanged since a moment should have moved on.
+// isStuck reports whether something unchanged since a moment should have moved on.
 func (s *Suite) isStuck(since time.Duration) bool {
 	return s.patience == 0 || s.now.At-since > s.patience
 }
@@ -422,7 +422,7 @@ type foundAbout struct {
 // fails earlier would hide that. Call it before the run, and before ExpectRewinds.
 func (s *Suite) EachExecution() { s.each = make(map[foundAbout]bool) }
 
-// isKnownFinding says that a finding would be noise after those so far.
+// isKnownFinding reports whether a finding would be noise after those so far.
 func (s *Suite) isKnownFinding(i *Invariant, id execution.ID) bool {
 	return s.broken[i] && (s.each == nil || s.each[foundAbout{i, id}])
 }
