@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// Each story is lawful up to its last call, which breaks the named rule.
-func TestCallsOfAWorkerAreJudged(t *testing.T) {
+// Each story is lawful up to its last call, which breaks the given invariant.
+func TestUnlawfulWorkerCallBreaksInvariant(t *testing.T) {
 	key := execution.Key{ID: 7, Epoch: 1}
 	c := config.Default(config.Hardened)
 	lease := oracle.Lease(&c.Worker)

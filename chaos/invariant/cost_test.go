@@ -10,9 +10,9 @@ import (
 	"handoff/core/testenv"
 )
 
-// The time to judge a history grows with its length, not with its square: a production history may have any
-// number of registrations.
-func TestJudgingCostsInProportion(t *testing.T) {
+// The time to judge a history is linear in its length: a production history may have any number of
+// registrations.
+func TestJudgingTimeGrowsLinearly(t *testing.T) {
 	testenv.Nightly(t, "only a clock shows that judging takes the square of the events")
 	for name, story := range map[string]func(n int, tell func(history.Event)){
 		"a worker whose process starts again and again": func(n int, tell func(history.Event)) {
@@ -47,8 +47,8 @@ func TestJudgingCostsInProportion(t *testing.T) {
 		},
 	} {
 		took := [2]time.Duration{time.Hour, time.Hour}
-		tooMuch := func() bool { return took[1] > 8*took[0] }            // twice what is right, half of what a square takes
-		for round := 0; round == 0 || tooMuch() && round < 10; round++ { // the best, in turn: the machine does other things too
+		tooMuch := func() bool { return took[1] > 8*took[0] }            // twice the linear time, half of the quadratic time
+		for round := 0; round == 0 || tooMuch() && round < 10; round++ { // take the best of each, because the machine has other load
 			for i, n := range []int{5_000, 20_000} {
 				s := New(config.Default(config.Hardened), nil)
 				begin := time.Now()
@@ -63,7 +63,7 @@ func TestJudgingCostsInProportion(t *testing.T) {
 	}
 }
 
-// of tells events of execution 1 as those of another one.
+// of passes events of execution 1 on as those of another execution.
 func of(id int64, tell func(history.Event)) func(history.Event) {
 	return func(e history.Event) {
 		e.Execution, e.Chain = execution.ID(id), execution.ID(id)

@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// pair is two active, consuming workers of capacity 1, and execution 1, which is due at 1 s.
+// pair returns two active, consuming workers of capacity 1, and execution 1, which is due at 1 s.
 func pair() []history.Event {
 	second1 := worker(0, execution.Active)
 	second1.Worker, second1.Incarnation = 2, 2
@@ -26,7 +26,7 @@ func dispatched(at time.Duration) []history.Event {
 	}
 }
 
-// beats keep both workers alive until a moment.
+// beats returns the heartbeats that keep both workers alive until to.
 func beats(from, to time.Duration) (all []history.Event) {
 	for at := from; at <= to; at += 10 * second {
 		all = append(all, beat(at, 1), beat(at, 2))
@@ -34,7 +34,7 @@ func beats(from, to time.Duration) (all []history.Event) {
 	return all
 }
 
-// bad is the report of a worker that has failed n times in a row, preceded by these runs.
+// bad returns the report of a worker with n consecutive failures, preceded by these runs.
 func bad(at time.Duration, n int) (all []history.Event) {
 	for i := range n {
 		id := execution.ID(100 + i)
@@ -90,7 +90,7 @@ func TestPlacement(t *testing.T) {
 	moved := func(at, by time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.ClockStepped, Process: "database", Due: by}
 	}
-	// An execution is dispatched to a worker and taken back from it.
+	// from dispatches an execution to a worker and reclaims it.
 	from := func(w execution.WorkerID) []history.Event {
 		story := append(dispatched(42*second), move(43*second, execution.Scheduled, execution.Requested, execution.Scheduler, 1, 2))
 		for i := range story[1:] {
@@ -98,8 +98,8 @@ func TestPlacement(t *testing.T) {
 		}
 		return story
 	}
-	// after is the failure once the grace of executions is over that had a worker until the leases
-	// ended.
+	// after is the failure at a time when the grace is over even for executions that had a worker until the
+	// leases ended.
 	after := func(e history.Event) history.Event {
 		e.At = 100 * second
 		return e
@@ -111,27 +111,26 @@ func TestPlacement(t *testing.T) {
 	}
 	charged := bad(20*second, 10)
 	charged[10].Limit = 11
-	// late is a failure at 20 s that the worker reports at 405 s, long after the window, with other
-	// events in between.
+	// late is a failure at 20 s that the worker reports at 405 s, long after the window, with other events in
+	// between.
 	late := func(between ...history.Event) []history.Event {
 		story := bad(20*second, 1)
 		report := story[1]
 		report.At, report.Due, report.Process = 405*second, 400*second, "w"
 		return with(pair()[:6], beats(10*second, 20*second), story[:1], beats(30*second, 370*second), between, one(report))
 	}
-	// writtenAgain is the refusal of a write of that end.
+	// writtenAgain is the refusal of a repeated write of that end.
 	writtenAgain := func(to execution.Status, process string, epoch execution.Epoch) history.Event {
 		return history.Event{At: 400 * second, Kind: history.StaleWrite, Execution: 100, Epoch: epoch, To: to, By: execution.Worker, Process: process}
 	}
-	// cut is a partition of that worker that ends at this moment.
+	// cut is a partition of that worker from end that lasts until until.
 	cut := func(end string, until time.Duration) []history.Event {
 		of := history.Event{At: 370 * second, Kind: history.FaultBegan, Fault: "cut", Text: "partition", Process: "w", Queue: end}
 		over := of
 		over.At, over.Kind = until, history.FaultEnded
 		return one(of, over)
 	}
-	// putBack is a claim at 15 s that the reconciler gives back at 100 s, with other events in
-	// between.
+	// putBack is a claim at 15 s that the reconciler releases at 100 s, with other events in between.
 	putBack := func(until time.Duration, between ...history.Event) []history.Event {
 		taken := move(15*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)
 		given := move(100*second, execution.Scheduling, execution.Requested, execution.Reconciler, 0, 1)
@@ -140,7 +139,7 @@ func TestPlacement(t *testing.T) {
 	errs := func(kind history.Kind, at time.Duration) history.Event {
 		return history.Event{At: at, Kind: kind, Fault: "errors", Text: "database_errors", Count: 1}
 	}
-	// filled gives the other worker what it has room for, in the statements that follow at once.
+	// filled dispatches to the other worker until it is full, in the statements that follow at once.
 	var filled []history.Event
 	for i := range 3 {
 		at := 60*second + time.Duration(i+1)*10*time.Millisecond
@@ -162,7 +161,7 @@ func TestPlacement(t *testing.T) {
 	for i := range keeping {
 		keeping[i].Process = "executor-1"
 	}
-	// freed is an execution that the other worker has until a moment, next to a place for another.
+	// freed is an execution that the other worker has until a moment; it has room for one more.
 	freed := func(until time.Duration) []history.Event {
 		story := with(one(created(20*second)), dispatched(20*second), one(move(until, execution.Scheduled, execution.Failed, execution.DeadLetterHandler, 1, 1)))
 		for i := range story {
@@ -250,9 +249,9 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// A classic queue of the executors that hangs keeps executors from connecting. It excuses only what
-// waits since the last sign that an executor is connected.
-func TestWaitingWhileAQueueHangs(t *testing.T) {
+// A hanging classic queue of the executors keeps executors from connecting. It excuses only executions that
+// have waited since the last sign that an executor is connected.
+func TestHangingQueueExcusesWaitingExecutions(t *testing.T) {
 	with := slices.Concat[[]history.Event]
 	hangs := func(queue string) []history.Event {
 		return []history.Event{{At: second, Kind: history.FaultBegan, Fault: "hangs", Text: "stuck_queue", Process: queue}}
@@ -260,7 +259,7 @@ func TestWaitingWhileAQueueHangs(t *testing.T) {
 	over := func(at time.Duration, kind history.Kind, text string) []history.Event {
 		return []history.Event{{At: at, Kind: kind, Fault: "hangs", Text: text, Process: "completed"}}
 	}
-	// busy is another execution, which is dispatched.
+	// busy is the dispatch of another execution.
 	busy := func(at time.Duration) []history.Event {
 		story := append([]history.Event{created(at)}, dispatched(at)...)
 		for i := range story {
@@ -292,9 +291,9 @@ func TestWaitingWhileAQueueHangs(t *testing.T) {
 	}
 }
 
-// Work may wait beside a worker with room that an executor may consider unhealthy while another one
-// is full, unless both are surely unhealthy. Each of the two has left one dispatch unclaimed.
-func TestWaitingBesideAWorkerThatMayBeUnhealthy(t *testing.T) {
+// Work may wait although a worker has room, if an executor may consider it unhealthy and the other worker is
+// full, unless both are surely unhealthy. Each of the two has left one dispatch unclaimed.
+func TestPossiblyUnhealthyWorkerExcusesWaiting(t *testing.T) {
 	story := pair()
 	story[0].Limit = 3
 	for n := range execution.WorkerID(2) {
@@ -314,7 +313,7 @@ func TestWaitingBesideAWorkerThatMayBeUnhealthy(t *testing.T) {
 	}
 	story = append(story, beats(10*second, 90*second)...)
 	for _, c := range []struct {
-		// samples is how many runs it takes to judge a worker by its share of failures.
+		// samples is the least number of runs from which a share of failures counts.
 		samples int
 		broken  bool
 	}{{1, true}, {2, false}, {10, true}} {
@@ -326,8 +325,8 @@ func TestWaitingBesideAWorkerThatMayBeUnhealthy(t *testing.T) {
 	}
 }
 
-// The database counts how long ago a dispatch stayed unclaimed, on its own clock.
-func TestAnUnclaimedDispatchAgesByTheDatabasesClock(t *testing.T) {
+// The age of an unclaimed dispatch is counted on the database's clock.
+func TestUnclaimedDispatchAgesByDatabaseClock(t *testing.T) {
 	const left = 70 * second
 	window := config.Default(config.Hardened).Health.Window
 	for _, x := range []struct {

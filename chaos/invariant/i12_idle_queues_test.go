@@ -11,14 +11,14 @@ import (
 	"handoff/core/execution"
 )
 
-// idle is a broker in which every queue is empty and unused.
+// idle is a world in which every queue is empty and unused.
 type idle struct{}
 
 func (idle) Statements(func(string, bool, uint64)) {}
 func (idle) Idle(string) bool                      { return true }
 
-// The queues of a worker that has been gone for five minutes must be deleted, once the dead letter
-// path has worked for five minutes more.
+// The queues of a worker that has been gone for five minutes must be deleted once the dead letter path has
+// worked for another five minutes.
 func TestIdleQueuesAreDeleted(t *testing.T) {
 	spoiled := func(kind, messages string) []history.Event {
 		return []history.Event{

@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// earnedOf judges a history by invariant 17 alone.
+// earnedOf returns the finding of invariant 17 about a history, empty if there is none.
 func earnedOf(kinds []history.Kind, events []history.Event) string {
 	s := New(config.Default(config.Hardened), []int{17})
 	s.SetEvidence(kinds)
@@ -25,9 +25,8 @@ func earnedOf(kinds []history.Kind, events []history.Event) string {
 	return ""
 }
 
-// Each cause in each entry counts if it ended at the very beginning of the window, but not a moment
-// earlier.
-func TestACauseCountsFromTheEdgeOfItsWindowOn(t *testing.T) {
+// Each cause in each row counts if it ended at the very start of the window, but not a moment earlier.
+func TestCauseCountsFromStartOfWindow(t *testing.T) {
 	for _, row := range causeTable() {
 		for i := range causes {
 			one := cause(1) << i
@@ -62,7 +61,7 @@ func TestACauseCountsFromTheEdgeOfItsWindowOn(t *testing.T) {
 }
 
 // A fault explains the loss of a worker only if it strikes this worker, at the link that renewals use.
-func TestALostWorkerHasACauseOfItsOwn(t *testing.T) {
+func TestWorkerLossNeedsFaultOfThatWorker(t *testing.T) {
 	fault := func(kind, process, at string) history.Event {
 		return history.Event{At: 5 * second, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: process, Queue: at}
 	}
@@ -98,9 +97,9 @@ func TestALostWorkerHasACauseOfItsOwn(t *testing.T) {
 	}
 }
 
-// An action that its machine can't start fails at once, but its worker can only say so when it
-// reaches the database.
-func TestAFailedStartHasItsCauseAtTheStart(t *testing.T) {
+// An action that its machine can't start fails at once, but its worker can only report that when it reaches
+// the database.
+func TestFailedStartNeedsCauseAtStart(t *testing.T) {
 	sick := history.Event{At: second, Kind: history.FaultBegan, Fault: "f", Text: "sick", Process: "w"}
 	well := sick
 	well.At, well.Kind = 4*second, history.FaultEnded
@@ -125,9 +124,8 @@ func TestAFailedStartHasItsCauseAtTheStart(t *testing.T) {
 	}
 }
 
-// crowdedStory has one slot. Execution 1 holds it, and execution 2 waits for it and is counted
-// against the worker. Execution 1 ends at freed, the worker renews its lease at told, and execution
-// 2 was dispatched at 30 s.
+// crowdedStory has a worker with one slot. Execution 1 holds the slot until freed; execution 2 is dispatched
+// at 30 s, waits, and is counted against the worker. The worker renews its lease at told.
 func crowdedStory(freed, told time.Duration, to execution.Status) []history.Event {
 	story := beginning()
 	sec, second := time.Second, func(e history.Event) history.Event {
@@ -147,9 +145,9 @@ func crowdedStory(freed, told time.Duration, to execution.Status) []history.Even
 	return append(story, back)
 }
 
-// The network can hold a claim back for as long as the run may take. The worker counts the run from
-// that claim, so the run is over when it begins.
-func TestAClaimThatTheNetworkHeldCostsItsRunTime(t *testing.T) {
+// The network can delay a claim for as long as the run may take. The worker counts the run from that claim,
+// so the run is over when it starts.
+func TestDelayedClaimExplainsEarlyRunTimeout(t *testing.T) {
 	const arrived, claimed = 10 * second, 320 * second
 	partition := func(kind history.Kind, at time.Duration, to string) history.Event {
 		return history.Event{At: at, Kind: kind, Fault: "f", Text: "partition", Process: "w", Queue: to}
@@ -191,9 +189,9 @@ func TestAClaimThatTheNetworkHeldCostsItsRunTime(t *testing.T) {
 	}
 }
 
-// A claim that went over a silent connection to the database is repeated when a statement's time is
-// over. That explains only that a dispatch with hardly more time than that stayed unclaimed.
-func TestASilentConnectionCostsAShortDispatch(t *testing.T) {
+// A claim over a silent connection to the database is repeated after the statement timeout. That explains an
+// unclaimed dispatch only if it had hardly more time than that.
+func TestSilentConnectionExplainsExpiredShortDispatch(t *testing.T) {
 	const dispatched = 10 * second
 	silent := func(process, server string) []history.Event {
 		return []history.Event{{At: 5 * second, Kind: history.FaultBegan, Fault: "f", Text: "silent_connections", Process: process, Queue: server}}
@@ -228,9 +226,9 @@ func TestASilentConnectionCostsAShortDispatch(t *testing.T) {
 	}
 }
 
-// Waiting behind other executions is no cause, even with a fault, if the executor could know that
-// the worker was full.
-func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {
+// Waiting behind other executions is no cause, even during a fault, if the executor could know that the
+// worker was full.
+func TestWaitingAtFullWorkerExplainsNoFailure(t *testing.T) {
 	cases := []struct {
 		name        string
 		freed, told time.Duration
@@ -259,7 +257,7 @@ func TestNobodyFailsForWaitingAtAFullWorker(t *testing.T) {
 
 // After a step of the database's clock, the last moment at which the worker was full may seem to
 // precede the dispatch.
-func TestAClockStepHidesThatAWorkerWasFull(t *testing.T) {
+func TestClockStepHidesFullWorker(t *testing.T) {
 	step := history.Event{At: 100 * second, Kind: history.ClockStepped, Process: "database", Due: -90 * second}
 	for _, c := range []struct {
 		freed  time.Duration
@@ -273,9 +271,9 @@ func TestAClockStepHidesThatAWorkerWasFull(t *testing.T) {
 	}
 }
 
-// The death of a message with a hostile header prevents the broker from creating queues, until it
-// restarts without the message. That explains only the absence of a worker without a queue.
-func TestAWorkerWithoutAQueueHasACause(t *testing.T) {
+// After a message with a hostile header has died, the broker creates no queues until it restarts without the
+// message. That excuses only workers without a queue.
+func TestBlockedQueueCreationExplainsMissingWorker(t *testing.T) {
 	died := history.Event{At: 5 * second, Kind: history.Expired, Message: 3, Queue: "worker.1.executions", Count: 1}
 	harmless := died
 	harmless.Count = 0
@@ -316,7 +314,7 @@ func TestAWorkerWithoutAQueueHasACause(t *testing.T) {
 
 // A worker whose session or consumer the broker ended, because of an unacknowledged delivery, does not
 // consume until it has recovered.
-func TestAConsumerTimeoutMakesItsWorkerUnfit(t *testing.T) {
+func TestConsumerTimeoutExplainsUnfitWorker(t *testing.T) {
 	timedOut := func(at time.Duration, process string, cancels int64) []history.Event {
 		return []history.Event{{At: at, Kind: history.ConsumerTimedOut, Process: process, Queue: "worker.1.executions", Due: 7 * second, Count: cancels}}
 	}
@@ -345,9 +343,8 @@ func TestAConsumerTimeoutMakesItsWorkerUnfit(t *testing.T) {
 	}
 }
 
-// An audit contains no faults: ends that a fault could explain pass, but ends that the rows
-// themselves refute don't.
-func TestAnAuditIsJudgedInPart(t *testing.T) {
+// An audit contains no faults: ends that a fault could explain pass, but ends that contradict the rows don't.
+func TestAuditIsJudgedInPart(t *testing.T) {
 	held := []history.Kind{history.Created, history.Transition, history.Orchestrated}
 	if !ByNumber(17).InPart(held) || ByNumber(17).InPart(nil) {
 		t.Error("an audit is judged in part, and a whole history is not")

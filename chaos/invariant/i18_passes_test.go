@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing.T) {
+func TestExecutorLookNeedsPeriodOrReason(t *testing.T) {
 	c := config.Default(config.Hardened)
 	interval, batch := c.Executor.ReconcileInterval, c.Executor.BatchSize
 	row := []Found{{Key: execution.Key{ID: 1, Epoch: 1}, Status: execution.Running}}
@@ -93,8 +93,7 @@ func TestAnExecutorLooksOnceAPeriodAtOnceAfterAFullBatchAndForAReason(t *testing
 	}
 }
 
-// fullPasses looks for old keys in a pass every period, each with so many batches, all of them
-// full.
+// fullPasses looks for old keys in one pass a period, each with the given number of full batches.
 func fullPasses(k *Looker, batches ...int) {
 	for pass, n := range batches {
 		for i := range n {
@@ -105,7 +104,7 @@ func fullPasses(k *Looker, batches ...int) {
 	}
 }
 
-func TestAPartTakesBackForAReasonOfItsOwn(t *testing.T) {
+func TestReconcilerReclaimsOnlyForItsReasons(t *testing.T) {
 	for reason, ok := range map[execution.Reason]bool{execution.Transient: true, execution.WorkerUnavailable: true, execution.Connection: false, execution.QueueTimeout: false} {
 		if got := takesBackFor(execution.Reconciler, reason); got != ok {
 			t.Errorf("the reconciler takes back because of %v: %v, want %v", reason, got, ok)
@@ -113,8 +112,8 @@ func TestAPartTakesBackForAReasonOfItsOwn(t *testing.T) {
 	}
 }
 
-// afterOutage looks twice for work after the database was away for minutes. If told, a hint had come
-// meanwhile, which a part of the executor could pass on only then.
+// afterOutage looks twice for work after an outage of the database. If told, a hint had come during the
+// outage, which a part of the executor could pass on only after it.
 func afterOutage(s *Suite, k *Looker, told bool) {
 	const back = 5 * time.Minute
 	s.Observe(&history.Event{At: 10 * time.Second, Kind: history.DatabaseDown, Process: "database"})
@@ -129,9 +128,8 @@ func afterOutage(s *Suite, k *Looker, told bool) {
 	}
 }
 
-// A row that was given back is looked at again soon. While a worker's queue hangs, the pass before
-// may wait for its confirms.
-func TestARowThatWasGivenBackIsLookedAtInTime(t *testing.T) {
+// A released row is retried soon. While a worker's queue hangs, the previous pass may wait for its confirms.
+func TestReleasedRowIsRetriedInTime(t *testing.T) {
 	c := config.Default(config.Hardened)
 	const due = 10 * time.Minute
 	soon := due + parkGrain + parkCalls
@@ -172,9 +170,9 @@ func TestARowThatWasGivenBackIsLookedAtInTime(t *testing.T) {
 	}
 }
 
-// A full batch is followed by another look at once, unless the executor gives up its session with
-// the broker: then by a pass once it is connected again, at the next period at the latest.
-func TestAfterAFullBatchTheNextLookComesAtOnceOrAfterTheNextConnection(t *testing.T) {
+// A full batch is followed by another look at once. If the executor gives up its session with the broker, the
+// look follows once it has reconnected, at the next period at the latest.
+func TestFullBatchRequiresPromptNextLook(t *testing.T) {
 	c := config.Default(config.Hardened)
 	const looked = 10 * time.Minute
 	prompt := New(c, nil).promptBound()

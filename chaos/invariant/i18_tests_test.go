@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-func TestTheDeadLetterPathIsTestedOutOfTurnOnlyForTheQueuesOfADepartedWorker(t *testing.T) {
+func TestRetiredQueuesAllowEarlyCanary(t *testing.T) {
 	const retention = 6 * time.Minute
 	test := func(at time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.Published, Type: uint8(broker.DeadLetterCanary), Process: "executor-1", Message: 1, Count: 1}
@@ -43,9 +43,9 @@ func TestTheDeadLetterPathIsTestedOutOfTurnOnlyForTheQueuesOfADepartedWorker(t *
 	}
 }
 
-// The test needs queues of its own. A broker that creates none ends each attempt before its first
-// message, so no test shows in the history. Nothing else excuses a missing test.
-func TestAMissingTestOfTheDeadLetterPathIsExcusedWhileTheBrokerCreatesNoQueue(t *testing.T) {
+// The test of the dead letter path needs separate queues. If the broker creates none, each attempt ends
+// before its first message, so the history shows no test. Nothing else excuses a missing test.
+func TestBlockedQueueCreationExcusesMissingCanary(t *testing.T) {
 	test := func(at time.Duration, id uint64) history.Event {
 		return history.Event{At: at, Kind: history.Published, Type: uint8(broker.DeadLetterCanary), Process: "executor-1", Message: id, Count: 1}
 	}

@@ -10,12 +10,12 @@ import (
 	"handoff/core/execution"
 )
 
-// waiting is a fit worker and an execution that waits for room on it.
+// waiting returns a fit worker and an execution that waits for room on it.
 func waiting() []history.Event {
 	return []history.Event{registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active), created(second)}
 }
 
-// oneLook is one fruitless claim.
+// oneLook returns one fruitless claim.
 func oneLook(at time.Duration) []history.Event {
 	return []history.Event{
 		move(at, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0),
@@ -23,7 +23,7 @@ func oneLook(at time.Duration) []history.Event {
 	}
 }
 
-// looks are n fruitless claims; heartbeats keep the worker fit meanwhile.
+// looks appends n fruitless claims; if fit, heartbeats keep the worker fit meanwhile.
 func looks(events []history.Event, n int, every time.Duration, fit bool) []history.Event {
 	for i := range n {
 		at := 20*second + time.Duration(i)*every
@@ -46,7 +46,7 @@ func work18(events []history.Event, w Work) bool {
 	return slices.ContainsFunc(s.End(true), func(f Finding) bool { return f.Invariant.Number == 18 })
 }
 
-func TestLooksWithoutAWorkerHaveABudget(t *testing.T) {
+func TestFruitlessClaimsHaveBudget(t *testing.T) {
 	interval := config.Default(config.Hardened).Executor.ReconcileInterval
 	nobody := []history.Event{created(second)}
 	for _, c := range []struct {
@@ -65,9 +65,9 @@ func TestLooksWithoutAWorkerHaveABudget(t *testing.T) {
 	}
 }
 
-func TestALostRaceForANewWorkerIsNoLookWithoutAWorker(t *testing.T) {
-	// The worker is new. Execution 1 is claimed and given back once each tenth of a second. Each
-	// time, a process has just dispatched so many others.
+func TestLostRaceExcusesFruitlessClaim(t *testing.T) {
+	// The worker is new. Execution 1 is claimed and released every tenth of a second. Each time, a process
+	// has dispatched others executions before.
 	story := func(process string, others int, ago time.Duration) []history.Event {
 		events := append([]history.Event{{At: 0, Kind: history.ProcessStarted, Process: "executor-2"}}, waiting()...)
 		id := execution.ID(1)
@@ -119,7 +119,7 @@ func TestALostRaceForANewWorkerIsNoLookWithoutAWorker(t *testing.T) {
 	}
 }
 
-func TestADispatchIsPublishedAgainOnlyWhenItsConfirmIsLate(t *testing.T) {
+func TestLateConfirmAllowsRepublishing(t *testing.T) {
 	confirm := config.Default(config.Hardened).Executor.ConfirmTimeout
 	for again, broken := range map[time.Duration]bool{second: true, confirm + second: false} {
 		events := append(waiting(),
@@ -132,7 +132,7 @@ func TestADispatchIsPublishedAgainOnlyWhenItsConfirmIsLate(t *testing.T) {
 	}
 }
 
-func TestTakeBacksWaitTheirBackoff(t *testing.T) {
+func TestReclaimsWaitForBackoff(t *testing.T) {
 	story := func(every time.Duration) []history.Event {
 		events := waiting()
 		for i := range 20 {
@@ -148,7 +148,7 @@ func TestTakeBacksWaitTheirBackoff(t *testing.T) {
 	}
 }
 
-// made is a world whose executor makes this many statements a minute.
+// made is a world whose executor makes perMinute statements a minute.
 type made struct{ perMinute, total uint64 }
 
 func (m *made) Statements(visit func(string, bool, uint64)) {
@@ -156,7 +156,7 @@ func (m *made) Statements(visit func(string, bool, uint64)) {
 	visit("executor-1", false, m.total)
 }
 
-func TestStatementsAtRestHaveABudget(t *testing.T) {
+func TestStatementsAtRestHaveBudget(t *testing.T) {
 	for perMinute, broken := range map[uint64]bool{150: false, 1500: true} {
 		var events []history.Event
 		for i := range 10 {
@@ -168,7 +168,7 @@ func TestStatementsAtRestHaveABudget(t *testing.T) {
 	}
 }
 
-func TestALoopWithoutTimeBreaksTheBudget(t *testing.T) {
+func TestSpinningProcessBreaksBudget(t *testing.T) {
 	s := New(config.Default(config.Hardened), nil)
 	if !s.Spins("executor-1 (task scheduler)", 300_000, 200_000) || len(s.Findings()) != 1 || s.Findings()[0].Invariant.Number != 18 {
 		t.Errorf("found %v", s.Findings())
@@ -178,7 +178,7 @@ func TestALoopWithoutTimeBreaksTheBudget(t *testing.T) {
 	}
 }
 
-func TestAPassReadsOnBeyondRowsThatItLeaves(t *testing.T) {
+func TestPassContinuesBeyondLeftRows(t *testing.T) {
 	c := config.Default(config.Hardened)
 	c.Executor.BatchSize = 1
 	fault := history.Event{At: 30 * second, Kind: history.FaultBegan, Count: 1, Text: "database read only"}

@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// limits19 returns the findings of invariant 19 for a history whose request set a run timeout of 5
-// s, a dispatch timeout of 7 s and one retry.
+// limits19 returns the findings of invariant 19 for a history whose request set a run timeout of 5 s, a
+// dispatch timeout of 7 s and one retry.
 func limits19(events ...history.Event) []string {
 	s := New(config.Default(config.Hardened), []int{19})
 	s.SetRequests(func(key string) (execution.Action, bool) {
@@ -27,7 +27,7 @@ func limits19(events ...history.Event) []string {
 	return found
 }
 
-// asked is the creation of the requested execution.
+// asked returns the creation of the requested execution.
 func asked(change func(*history.Event)) history.Event {
 	e := created(second)
 	e.Key, e.RunTimeout, e.DispatchTimeout = "k", 5*second, 7*second
@@ -37,7 +37,7 @@ func asked(change func(*history.Event)) history.Event {
 	return e
 }
 
-func TestAnExecutionHasTheLimitsOfItsRequest(t *testing.T) {
+func TestExecutionHasLimitsOfItsRequest(t *testing.T) {
 	for want, e := range map[string]history.Event{
 		"": asked(nil),
 		"execution 1 was created with 2 retries, and 1 were requested":                asked(func(e *history.Event) { e.Limit = 2 }),
@@ -53,7 +53,7 @@ func TestAnExecutionHasTheLimitsOfItsRequest(t *testing.T) {
 	}
 }
 
-func TestDeadlinesAreCountedFromTheLimits(t *testing.T) {
+func TestDeadlinesFollowLimits(t *testing.T) {
 	until := func(e history.Event, d time.Duration) history.Event {
 		e.Due = e.At + d
 		return e
@@ -76,7 +76,7 @@ func TestDeadlinesAreCountedFromTheLimits(t *testing.T) {
 	}
 }
 
-func TestARetryHasTheLimitsOfItsChain(t *testing.T) {
+func TestRetryHasLimitsOfItsChain(t *testing.T) {
 	retry := func(change func(*history.Event)) []history.Event {
 		next := asked(func(e *history.Event) { e.At, e.Execution, e.Count, e.Key = 5*second, 2, 1, "" })
 		if change != nil {

@@ -16,12 +16,11 @@ func faultOf(at time.Duration, kind, server string) history.Event {
 	return history.Event{At: at, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: "w", Queue: server}
 }
 
-// passes is an event without meaning, at a moment.
+// passes is a meaningless event at a moment.
 func passes(at time.Duration) history.Event { return history.Event{At: at, Kind: history.Logged} }
 
-// TestDutiesOfWorkers tests the duties of an unhindered worker. Each story is lawful up to its last
-// events.
-func TestDutiesOfWorkers(t *testing.T) {
+// Each story is about a duty of an unhindered worker, and is lawful up to its last events.
+func TestWorkerDuties(t *testing.T) {
 	with := slices.Concat[[]history.Event]
 	one := func(es ...history.Event) []history.Event { return es }
 	beats := func(every, until time.Duration) (all []history.Event) {
@@ -112,7 +111,7 @@ func TestDutiesOfWorkers(t *testing.T) {
 		return one(from, to)
 	}
 	idle := one(registered(1, 1, "shell"), beat(0, 1), worker(0, execution.Active))
-	// The worker could learn of its drain at 8 s, and the database stores that it drains at 15 s.
+	// The worker could learn of its drain at 8 s, and the database stores the drain at 15 s.
 	drains := one(drain, cordoned, beat(8*second, 1), beat(12*second, 1), worker(15*second, execution.Draining))
 	endedAt := func(at time.Duration) history.Event {
 		e := shutdown
@@ -186,8 +185,8 @@ func TestDutiesOfWorkers(t *testing.T) {
 	}
 }
 
-func TestTakeBacksWaitLongerEachTime(t *testing.T) {
-	// story has two take-backs, the second of which waits for a while.
+func TestRepeatedReclaimsWaitLonger(t *testing.T) {
+	// story has two reclaims; the second one waits for wait.
 	story := func(wait time.Duration, counted int64) []history.Event {
 		back := func(at, wait time.Duration, old execution.Epoch, count int64) history.Event {
 			e := move(at, execution.Scheduled, execution.Requested, execution.Reconciler, old, old+1)
@@ -214,7 +213,7 @@ func TestTakeBacksWaitLongerEachTime(t *testing.T) {
 	}
 }
 
-// callers has the numbers of calls that a test sets.
+// callers is a world with the numbers of calls that a test sets.
 type callers struct{ statements, connections uint64 }
 
 func (c *callers) Statements(visit func(string, bool, uint64)) {
@@ -225,7 +224,7 @@ func (c *callers) Connections(visit func(string, bool, uint64)) {
 	visit("executor-1", false, c.connections)
 }
 
-func TestServersThatAreAwayAreLeftInPeace(t *testing.T) {
+func TestCallsToDownServerAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		name                    string
 		statements, connections uint64
@@ -252,10 +251,9 @@ func TestServersThatAreAwayAreLeftInPeace(t *testing.T) {
 	}
 }
 
-// A worker whose heartbeats the database stores, and which hears none of the answers, fences itself.
-// It then gives up what it has claimed, and its next heartbeat says so. Every fault of a link to the
-// database can lose all answers of a lease.
-func TestAWorkerThatHearsNoAnswerGivesUpItsClaims(t *testing.T) {
+// A worker that gets no replies to its stored heartbeats fences itself. It then abandons its claims, which
+// its next heartbeat reports. Every fault of a link to the database can lose all replies within a lease.
+func TestOnlyUnansweredWorkerMayAbandonClaim(t *testing.T) {
 	of := func(at time.Duration, kind history.Kind, what, process, server string) history.Event {
 		return history.Event{At: at, Kind: kind, Fault: "f", Text: what, Process: process, Queue: server}
 	}

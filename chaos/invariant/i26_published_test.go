@@ -12,14 +12,14 @@ import (
 	"handoff/core/execution"
 )
 
-// line is a session of the broker, open or not.
+// line is a broker session; true means open.
 type line bool
 
 func (l line) Closed() bool { return !bool(l) }
 
 func (l line) Usable() time.Duration { return 2 * second }
 
-// fresh is an open session that was usable from a moment on.
+// fresh is an open session that became usable at this time.
 type fresh time.Duration
 
 func (fresh) Closed() bool { return false }
@@ -27,7 +27,7 @@ func (fresh) Closed() bool { return false }
 func (f fresh) Usable() time.Duration { return time.Duration(f) }
 
 // Each story is about the hints of shell-1, which claimed execution 1 at 165 seconds.
-func TestHintsWhereTheyAreSent(t *testing.T) {
+func TestHintSenderRules(t *testing.T) {
 	hint := func(id string, changes int) *broker.Message {
 		m := &broker.Message{RoutingKey: "execution.status_changed", Envelope: broker.Envelope{MessageID: id, Type: broker.ExecutionStatusChanged}}
 		for i := range changes {
@@ -101,9 +101,9 @@ func TestHintsWhereTheyAreSent(t *testing.T) {
 	}
 }
 
-// The answer to an attempt may come late, and a fault may delay the next attempt: earlier attempts
-// still count.
-func TestTheAttemptsOfAHintStayCounted(t *testing.T) {
+// The answer to an attempt may come late, and a fault may delay the next attempt. Earlier attempts still
+// count.
+func TestLateAnswerKeepsHintAttemptCount(t *testing.T) {
 	const tenth = 100 * time.Millisecond
 	m := &broker.Message{RoutingKey: "execution.status_changed", Envelope: broker.Envelope{MessageID: "shell-1/1", Type: broker.ExecutionStatusChanged}}
 	at := func(at time.Duration, kind history.Kind) func(*Suite) {

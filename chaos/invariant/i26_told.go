@@ -38,7 +38,7 @@ type committedChange struct {
 	process          string
 	at               time.Duration
 	changed, through bool
-	// sentTypes are the types of hints that its writer has sent about it.
+	// sentTypes has a bit for each type of hint that its writer has sent about the change.
 	sentTypes uint8
 	// before is the previous change of the same execution.
 	before *committedChange
@@ -74,8 +74,8 @@ type hintChecker struct {
 	// spared and unsent hold forgotten entries for reuse.
 	spared []*committedChange
 	unsent []*publishedHint
-	// restarted holds the processes that have restarted, and when. They number their hints from the
-	// start, so numbers repeat.
+	// restarted holds when each restarted process last started. It numbers its hints from 1, so numbers
+	// repeat.
 	restarted map[string]time.Duration
 	// hasContent reports whether the history reports the content of hints. Without that, a missing hint can't
 	// be found.

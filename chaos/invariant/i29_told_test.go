@@ -23,7 +23,7 @@ func conduct29(behave func(c *Conduct, s *Suite)) string {
 
 var scheduling = Part{Process: "executor-1", Name: "scheduler", Task: 7}
 
-func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
+func TestFailedCallIsLoggedOrRepeated(t *testing.T) {
 	const refused = "database unavailable: out of memory (53200)"
 	const unknown = "database outcome unknown: connection reset"
 	for name, c := range map[string]struct {
@@ -131,7 +131,7 @@ func TestAFailedCallIsToldOrMadeAgain(t *testing.T) {
 	}
 }
 
-func TestWhatWasTakenIsGivenBack(t *testing.T) {
+func TestHeldResourcesStayBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		behave func(c *Conduct, s *Suite)
 		want   string
@@ -162,7 +162,7 @@ func TestWhatWasTakenIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestNobodyGoesOnAfterTheEnd(t *testing.T) {
+func TestDoneContextsAndUndeclaredQueuesAreReported(t *testing.T) {
 	for name, c := range map[string]struct {
 		behave func(c *Conduct, s *Suite)
 		want   string
@@ -185,17 +185,16 @@ func TestNobodyGoesOnAfterTheEnd(t *testing.T) {
 	}
 }
 
-// A probe counts for the incarnation that its round has read from the database. A round whose
-// process stood still may have read the list of long ago, so its failure does not count for a
-// worker that has registered since.
-func TestARoundThatStoodStillMayProbeAnEarlierIncarnation(t *testing.T) {
+// A probe counts for the incarnation that its round has read from the database. A round whose process was
+// halted may have read an old list, so its failure does not count for a worker that has registered since.
+func TestHaltedRoundMayProbeEarlierIncarnation(t *testing.T) {
 	const url = "sim://w/readyz"
 	registers := func(at time.Duration) history.Event {
 		e := registered(1, 1, "shell")
 		e.At, e.Incarnation = at, execution.Incarnation(at/second)+1
 		return e
 	}
-	// halted is a worker that registers again while a process stands still.
+	// halted is a worker that re-registers while a process is halted.
 	halted := func(process string, began, ended history.Kind, from, again, until time.Duration) []history.Event {
 		return []history.Event{
 			registers(0),

@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// keptRun is the story of one chain under a retention of an hour.
+// keptRun is the story of chains under a retention of an hour.
 type keptRun struct{ events []history.Event }
 
 func (k *keptRun) created(at time.Duration, id, chain, parent execution.ID, key string) {
@@ -31,7 +31,7 @@ func (k *keptRun) leaves(at time.Duration, chain execution.ID, rows int64) {
 	k.events = append(k.events, history.Event{At: at, Kind: history.Purged, Execution: chain, Count: rows})
 }
 
-func TestWhatIsKeptLeavesNeitherEarlyNorLate(t *testing.T) {
+func TestRetentionDeletesChainsOnTime(t *testing.T) {
 	const ended = 10 * time.Second
 	for name, x := range map[string]struct {
 		story func(r *keptRun)
@@ -108,7 +108,7 @@ func TestWhatIsKeptLeavesNeitherEarlyNorLate(t *testing.T) {
 	}
 }
 
-func TestAnIncarnationLeavesOnlyWhenItIsGone(t *testing.T) {
+func TestRetentionDeletesOnlyGoneIncarnations(t *testing.T) {
 	const lease = 30 * time.Second
 	registered := func(at time.Duration, n execution.Incarnation) history.Event {
 		return history.Event{At: at, Kind: history.WorkerRegistered, Worker: 1, Incarnation: n, Process: "w", Due: at + lease, Limit: 1, Text: "shell"}

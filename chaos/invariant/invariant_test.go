@@ -68,7 +68,7 @@ func beat(at time.Duration, w execution.WorkerID) history.Event {
 	return history.Event{At: at, Kind: history.HeartbeatRenewed, Worker: w, Incarnation: execution.Incarnation(w), Process: "w", Due: at + 30*second, Limit: 1}
 }
 
-// beginning is a worker that is active and an execution that it has claimed, at 2 s.
+// beginning returns an active worker and an execution that it has claimed at 2 s.
 func beginning() []history.Event {
 	return []history.Event{
 		registered(1, 1, "shell"),
@@ -112,13 +112,13 @@ func judgeUnder(c config.Config, events []history.Event) []int {
 	return broken
 }
 
-func TestALawfulStoryBreaksNothing(t *testing.T) {
+func TestLawfulStoryBreaksNothing(t *testing.T) {
 	if broken := judge(handled()); len(broken) > 0 {
 		t.Errorf("invariants %v are broken", broken)
 	}
 }
 
-func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
+func TestUnlawfulStoryBreaksItsInvariant(t *testing.T) {
 	keyed := func(at time.Duration, id execution.ID) history.Event {
 		e := created(at)
 		e.Execution, e.Chain, e.Key = id, id, "k"
@@ -215,8 +215,8 @@ func TestEachInvariantIsBrokenByItsStory(t *testing.T) {
 	}
 }
 
-// After a day, a key counts as a new one.
-func TestAnOldKeyCanBeUsedAgain(t *testing.T) {
+// After a day, a key can create another execution.
+func TestOldKeyCanBeReused(t *testing.T) {
 	for _, first := range []time.Duration{0, 11 * time.Hour, 13 * time.Hour} {
 		one, two := created(first), created(first+24*time.Hour)
 		one.Key, two.Key = "k", "k"
@@ -227,9 +227,8 @@ func TestAnOldKeyCanBeUsedAgain(t *testing.T) {
 	}
 }
 
-// While a fault hinders the executors, nothing need be detected, and the bounds count from the
-// fault's end.
-func TestDetectionWaitsForCalm(t *testing.T) {
+// While a fault hinders the executors, nothing need be detected. The bounds count from the fault's end.
+func TestHindrancePostponesDetection(t *testing.T) {
 	hindered := append(beginning(),
 		history.Event{At: 5 * second, Kind: history.FaultBegan, Fault: "restart database", Text: "database_restart", Count: 1},
 		history.Event{At: 110 * second, Kind: history.FaultEnded, Fault: "restart database", Text: "database_restart", Count: 1},
@@ -239,8 +238,8 @@ func TestDetectionWaitsForCalm(t *testing.T) {
 	}
 }
 
-// The message says since when an execution has been stuck, why, and how long it may.
-func TestDetectionTellsSinceWhenAndWhy(t *testing.T) {
+// The message contains since when an execution has been stuck, why, and the bound.
+func TestDetectionReportsTimeAndReason(t *testing.T) {
 	s := New(config.Default(config.Hardened), []int{12})
 	for _, e := range append(beginning(), history.Event{At: 120 * second, Kind: history.Quiescent}) {
 		s.Observe(&e)
@@ -255,9 +254,9 @@ func TestDetectionTellsSinceWhenAndWhy(t *testing.T) {
 	}
 }
 
-// No two actions of one chain run at a time, except on a frozen machine: its clocks stood still, so
-// its fences could not work.
-func TestOverlapInAChainAndItsExemption(t *testing.T) {
+// No two actions of one chain run at a time. A frozen machine is exempt: its clocks stood still, so its
+// fences could not work.
+func TestOnlyFrozenMachineExcusesOverlappingActions(t *testing.T) {
 	overlap := func(frozen bool) []int {
 		story := beginning()
 		if frozen {
@@ -287,7 +286,7 @@ func TestOverlapInAChainAndItsExemption(t *testing.T) {
 	}
 }
 
-// Only unfinished executions take memory.
+// Only unfinished executions use memory.
 func TestFinishedExecutionsAreForgotten(t *testing.T) {
 	s := New(config.Default(config.Hardened), nil)
 	for id := execution.ID(1); id <= 1000; id++ {
@@ -311,8 +310,8 @@ func TestFinishedExecutionsAreForgotten(t *testing.T) {
 	}
 }
 
-// A second failure by one rule is noise, except to somebody who asks about each execution.
-func TestEachExecutionHasItsOwnFindingIfAsked(t *testing.T) {
+// A second finding of one rule is noise, unless the caller asks about each execution.
+func TestEachExecutionModeRecordsEveryExecution(t *testing.T) {
 	for _, each := range []bool{false, true} {
 		s := New(config.Default(config.Hardened), []int{5})
 		if each {

@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// Each is a lawful story that resembles a broken one, next to that one.
-func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
+// Each lawful story resembles an unlawful one, which is next to it.
+func TestLawfulVariantsBreakNothing(t *testing.T) {
 	with := slices.Concat[[]history.Event]
 	one := func(e ...history.Event) []history.Event { return e }
 	grace := config.Default(config.Hardened).Executor.ReapGrace
@@ -39,7 +39,7 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return append(parent, e)
 	}
 
-	// A cordoned worker comes back and is idle while executions are due.
+	// A cordoned worker re-registers and is idle while executions are due.
 	cordon := history.Event{At: second, Kind: history.WorkerCordoned, Worker: 1, Count: 1}
 	again := func(cordoned bool) []history.Event {
 		story := pair()[:6]
@@ -60,8 +60,7 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return append(story, second, consuming, active, created(3*time.Second), history.Event{At: 80 * time.Second, Kind: history.Logged})
 	}
 
-	// A message is returned and its dispatch taken back, repeatedly, for longer than a worker may
-	// be idle.
+	// Messages are returned and their dispatches reclaimed, repeatedly, for longer than a worker may be idle.
 	returned := func(taken bool) []history.Event {
 		story := pair()
 		for at := second; at < 60*second; at += 10 * second {
@@ -71,8 +70,8 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 				back := move(at+second, execution.Scheduled, execution.Requested, execution.Scheduler, epoch+1, epoch+2)
 				back.Due = at + 9*second
 				there := move(at, execution.Scheduling, execution.Scheduled, execution.Scheduler, epoch, epoch+1)
-				// It alternates between the two workers, because it avoids the one from which it
-				// comes back.
+				// It alternates between the two workers, because it avoids the one from which it was
+				// reclaimed.
 				n := epoch / 2 % 2
 				there.Worker, there.Incarnation = execution.WorkerID(n+1), execution.Incarnation(n+1)
 				back.Worker, back.Incarnation = there.Worker, there.Incarnation
@@ -82,8 +81,8 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return story
 	}
 
-	// The database has the renewals of a worker that was asked to end an execution, but a fault
-	// holds back the replies.
+	// The database has the renewals of a worker that was asked to end an execution, but a fault delays the
+	// replies.
 	unheard := func(kind string) []history.Event {
 		canceling := move(3*second, execution.Running, execution.Canceling, execution.API, 1, 1)
 		canceling.Due = 302 * second
@@ -95,7 +94,7 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 		return story
 	}
 
-	// Evidence that doesn't say which process acknowledged an unreadable message, and when.
+	// This evidence doesn't show which process acknowledged an unreadable message, and when.
 	unread := func(kinds ...history.Kind) []history.Event {
 		story := handled()
 		for i, kind := range kinds {
@@ -156,8 +155,8 @@ func TestWhatIsLawfulIsNotTakenForBroken(t *testing.T) {
 	}
 }
 
-// Without dead lettering, dead messages go nowhere, as configured.
-func TestWithoutDeadLetteringWhatDiesIsGone(t *testing.T) {
+// Without dead-lettering, dead messages are dropped, as configured.
+func TestDisabledDeadLetteringAllowsDroppedMessages(t *testing.T) {
 	for enabled, want := range map[bool]bool{true: true, false: false} {
 		c := config.Default(config.Hardened)
 		c.MessageQueue.RabbitMQ.DeadLetter.Enabled = enabled

@@ -9,9 +9,9 @@ import (
 	"handoff/core/execution"
 )
 
-// life is the state of one unfinished execution according to the history. An execution is finished
-// when it is terminal, handled and without a live action. Checkers read a life; learn updates it
-// after all of them have seen the event.
+// life is the state of one unfinished execution according to the history. An execution is finished when it is
+// terminal, handled and without a live action. Checkers read a life; Suite.applyEvent updates it after all of
+// them have seen the event.
 type life struct {
 	id, chain  execution.ID
 	status     execution.Status
@@ -19,32 +19,30 @@ type life struct {
 	retry      int64
 	dispatches int64
 	maxRetries int64
-	// claimed reports whether the execution ran, or was to, before the latest change of its status.
+	// claimed reports whether the execution was running before the latest change of its status.
 	claimed bool
-	// firstRetries is maxRetries of the first row of the chain.
+	// firstRetries is maxRetries of the chain's first row.
 	firstRetries int64
-	// runTimeout and dispatchTimeout are the row's. A runTimeout of 0 is unknown; a dispatchTimeout
-	// of 0 means the configuration's.
+	// runTimeout and dispatchTimeout are the timeouts of the row. A runTimeout of 0 is unknown; a
+	// dispatchTimeout of 0 means the configuration's.
 	runTimeout, dispatchTimeout time.Duration
 	notBefore                   time.Duration
 	reason                      execution.Reason
 	runtime                     string
 	pinned                      execution.WorkerID
-	// left is the worker that had it before the last transition, 0 for none.
+	// left is the worker that had the execution before the last transition, 0 for none.
 	left execution.WorkerID
-	// avoid is the worker from which it was last taken back, or on which its predecessor failed. It
-	// goes to another worker if there is any, however unhealthy.
+	// avoid is the worker from which it was last reclaimed, or on which its predecessor failed. It goes to
+	// another worker if there is any, however unhealthy.
 	avoid execution.WorkerID
 
-	// entered is when the present status began, due what the status waits for (see
-	// history.Event.Due).
+	// entered is when the present status began, due until when the status waits (see history.Event.Due).
 	entered time.Duration
 	due     time.Duration
-	// waits is the time since which it has been due for a worker. A fruitless claim doesn't change
-	// it.
+	// waits is the time since which it has been due for a worker. A fruitless claim doesn't change this time.
 	waits time.Duration
-	// claimLost is when the reconciler took back a scheduling claim that trouble may have lost.
-	// Until then no executor could look at it.
+	// claimLost is when the reconciler reclaimed a scheduling claim that a fault may have lost. Until then no
+	// executor could schedule the execution.
 	claimLost time.Duration
 	// stamped is entered by the database's clock.
 	stamped time.Duration
@@ -59,9 +57,10 @@ type life struct {
 	// sentLate reports whether the message reached the broker after half of the time for its claim had
 	// passed.
 	sentLate bool
-	// observed reports whether an observing timeout monitor has recorded what it would do.
+	// observed reports whether an observing timeout monitor has recorded what it would do to the present
+	// dispatch.
 	observed bool
-	// observedAt is when it last did so, by the database's clock.
+	// observedAt is when the monitor last recorded that, by the database's clock.
 	observedAt time.Duration
 	// by is the process that wrote the present status.
 	by string
@@ -69,24 +68,24 @@ type life struct {
 	// ended.
 	exit   execution.Reason
 	exited execution.Status
-	// expired, rejected and tooOften say how copies of its message died. tooOften: they returned
-	// too often.
+	// expired, rejected and tooOften report how copies of its message died. tooOften: they were requeued too
+	// often.
 	expired, rejected, tooOften bool
 	// scheduler is the process that wrote the dispatch. orphanSentLate reports whether this process restarted
-	// before the message was sent, and whether the message came when it could no longer be claimed.
+	// before the message was sent, and the message came when the dispatch could no longer be claimed.
 	scheduler      string
 	orphanSentLate bool
 	// action is the index of its action in Suite.actions, slot the concurrency slot that it holds,
 	// 0 for none.
 	action    uint16
 	slot      uint16
-	delivered time.Duration // when the message came to the worker that has it, 0 if none has
+	delivered time.Duration // when the message came to the worker that has it, 0 if no worker has it
 	arrived   time.Duration // when the present dispatch first came to its worker, 0 if it has not
 	died      time.Duration // when its message reached the dead letter queue
 	behind    int32         // number of dead letters ahead of it then
 	before    int32         // number of ends that were not handled when it ended
 	cameBack  time.Duration // when its message was returned
-	// givenUp reports whether the dead letter was given up, because the database didn't accept it within
+	// givenUp reports whether the dead letter was given up because the database didn't accept it within
 	// letterHeld.
 	givenUp bool
 
@@ -104,15 +103,15 @@ type life struct {
 	orchestrated bool
 	nextRetry    execution.ID
 
-	// effort is the account of invariant 18, ran the end of the last run for invariant 13. No other
-	// rule uses them.
+	// effort is the account of invariant 18, ran the end of the last run for invariant 13. No other rule uses
+	// them.
 	effort budget
 	ran    runExit
 	// hidden reports whether the row is unreadable; shown is when that last changed. No message announces
-	// that the row is readable again: executors find it at their next look.
+	// that the row has become readable: executors find it at their next look.
 	hidden bool
 	shown  time.Duration
-	// endsBefore is Suite.endsHandled when it ended.
+	// endsBefore is the value of Suite.endsHandled when it ended.
 	endsBefore int
 }
 
@@ -126,9 +125,9 @@ type session struct {
 	leaseEnds time.Duration
 	renewed   time.Duration
 	joined    time.Duration
-	// answered is when the database stored the latest heartbeat of which the worker knows that it
-	// did, and beats are those stored since. Only a suite that judges after a loss keeps
-	// them, and only if the calls of workers are reported; see Suite.called.
+	// answered is when the database stored the latest heartbeat whose reply the worker got, beats are the
+	// heartbeats stored since. Only a suite that judges after a loss keeps them, and only if the calls of
+	// workers are reported; see Suite.called.
 	answered    time.Duration
 	beats       []storedBeat
 	superseded  bool
@@ -140,16 +139,16 @@ type session struct {
 	// outageAt when, by the database's clock.
 	outage   bool
 	outageAt time.Duration
-	// looked is when invariant 12 next checks the executions that waited for this worker when it
-	// was lost.
+	// looked is when invariant 12 next checks the executions that were scheduled to this worker when it was
+	// lost.
 	looked time.Duration
 }
 
-// letterHeld is how long an executor holds a dead letter that it can't handle before it gives it up
+// letterHeld is how long an executor holds a dead letter that it can't handle before it gives up
 // (docs/executor.md).
 const letterHeld = 30 * time.Second
 
-// goneSince reports whether the incarnation has ended or was superseded, and since when.
+// goneSince reports since when the incarnation has ended or been superseded, and whether it has.
 func (s *session) goneSince() (since time.Duration, gone bool) {
 	switch {
 	case oracle.Gone(s.lifecycle):
@@ -160,14 +159,14 @@ func (s *session) goneSince() (since time.Duration, gone bool) {
 	return 0, false
 }
 
-// hindranceLog records the faults that could hinder an executor. While one lasts, nothing need be detected
-// in time.
+// hindranceLog records the faults that could hinder an executor. While one lasts, no bound on detection
+// applies.
 type hindranceLog struct {
 	lasting int
 	lastEnd time.Duration
 }
 
-// hinderedSince reports whether a fault could hinder an executor at some time since a moment.
+// hinderedSince reports whether a fault could hinder an executor at or after a moment.
 func (c *hindranceLog) hinderedSince(since time.Duration) bool {
 	return c.lasting > 0 || c.lastEnd >= since
 }
@@ -258,13 +257,12 @@ func (s *Suite) applyEvent(e *history.Event, l *life) {
 			l.delivered = 0
 		}
 	case history.Acked:
-		// The message was unreadable. The worker then learns of the dispatch from the database, and
-		// no message is left to settle.
+		// The message was unreadable. The worker then learns of the dispatch from the database, and no
+		// message is left to settle.
 		if l != nil && e.Epoch == l.epoch && e.Fault != "" {
 			l.delivered = 0
 		}
-		// A dead letter that the database didn't accept within letterHeld is given up; nothing acts
-		// on it any more.
+		// A dead letter that the database didn't accept within letterHeld is given up; no part acts on it.
 		if l != nil && e.Epoch == l.epoch && l.died != 0 && e.At-l.died > letterHeld-clockDrift(letterHeld) && s.ledger.hasStruck(databaseFails, e.Process, 0, l.died) {
 			l.givenUp = true
 		}
@@ -295,8 +293,8 @@ func (s *Suite) applyEvent(e *history.Event, l *life) {
 		s.skew += e.Due
 		s.fleet.skew = s.skew
 		for _, l := range s.lives.All() {
-			// It is due by the database's clock, so a step forward brings that time nearer and a
-			// step back delays it.
+			// It is due by the database's clock, so a step forwards makes that time earlier and a step back
+			// delays it.
 			if l.waits > e.At {
 				l.waits = max(e.At, l.waits-e.Due)
 			}
@@ -314,8 +312,8 @@ func (s *Suite) applyEvent(e *history.Event, l *life) {
 	}
 }
 
-// latestShownTime is the latest time that the database's clock may have shown between since and now. The
-// writer of a decision has read the clock earlier.
+// latestShownTime is the latest time that the database's clock may have shown between since and now. A
+// decision may rest on an earlier reading.
 func (s *Suite) latestShownTime(since, now time.Duration) time.Duration {
 	if s.stepped >= since {
 		return max(s.latest, s.databaseTime(now))
@@ -371,7 +369,7 @@ func (l *life) applyTransition(e *history.Event) {
 	}
 }
 
-// applyMessageEvent notes what happened to the dispatch of the present epoch. The broker may be faster than
+// applyMessageEvent applies an event about the message of the present dispatch. The broker may be faster than
 // the reply to the process that committed the dispatch, but never faster than the commit.
 func (l *life) applyMessageEvent(e *history.Event) {
 	if l == nil || e.Epoch != l.epoch {
@@ -389,14 +387,14 @@ func (l *life) applyMessageEvent(e *history.Event) {
 			l.died = max(e.At, 1)
 		}
 	default:
-		// No part can act on an unreadable dead letter; the timeout monitor covers these.
+		// No part can act on an unreadable dead letter; the timeout monitor covers that case.
 		l.expired, l.rejected = l.expired || e.Kind == history.Expired, l.rejected || e.Kind == history.Rejected
 		l.tooOften = l.tooOften || e.Kind == history.ReturnedTooOften
 		l.dying = e.Fault == ""
 	}
 }
 
-// retireIfFinished forgets an execution once no more events about it are expected.
+// retireIfFinished removes an execution once no more events about it are expected.
 func (s *Suite) retireIfFinished(l *life) {
 	if oracle.Terminal(l.status) && l.orchestrated && l.running == 0 {
 		s.lives.Delete(l.id)
@@ -408,7 +406,7 @@ func (s *Suite) applyWorkerEvent(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
 		all := s.registered.Make(e.Worker)
-		if n := len(*all); n > 0 { // those before it were superseded by it
+		if n := len(*all); n > 0 { // it supersedes those before it
 			if t := s.workers.Get((*all)[n-1]); t != nil && t.worker == e.Worker && !t.superseded {
 				t.superseded, t.supersededA = true, e.At
 			}
@@ -438,8 +436,8 @@ func (s *Suite) applyWorkerEvent(e *history.Event) {
 	}
 }
 
-// finalStatuses holds the final status of chains, one byte each, in pages. Chain numbers are dense if
-// Handoff assigned them, but a large number in a file must not cost memory for all smaller ones.
+// finalStatuses holds the final status of chains, one byte each, in pages. Chain numbers are dense if Handoff
+// assigned them, but a large number in a file must not cost memory for all smaller ones.
 type finalStatuses map[execution.ID]*[endsPage]execution.Status
 
 const endsPage = 256
@@ -456,7 +454,7 @@ func (e finalStatuses) setStatus(chain execution.ID, as execution.Status) {
 	page[chain%endsPage] = as
 }
 
-// finalStatus returns None for a chain whose end was not handled.
+// finalStatus returns the final status of a chain, None if its end was not handled.
 func (e finalStatuses) finalStatus(chain execution.ID) execution.Status {
 	if page := e[chain/endsPage]; page != nil && chain >= 0 {
 		return page[chain%endsPage]
@@ -464,7 +462,7 @@ func (e finalStatuses) finalStatus(chain execution.ID) execution.Status {
 	return execution.None
 }
 
-// actionIndex is the index of an action's name, so a life need not store the name.
+// actionIndex is the index of an action's name in actions, so that a life need not store the name.
 func (s *Suite) actionIndex(ref string) uint16 {
 	at, known := s.actionAt[ref]
 	if !known {
@@ -475,7 +473,7 @@ func (s *Suite) actionIndex(ref string) uint16 {
 	return at
 }
 
-// freeRetry reports whether a retry of this execution costs none.
+// freeRetry reports whether a retry of this execution doesn't count against its maxRetries.
 func (s *Suite) freeRetry(l *life) bool {
 	return oracle.FreeRetry(l.status, l.reason, l.claimed, int(l.firstRetries), int(l.maxRetries), s.config.Retry.FreeShutdowns)
 }

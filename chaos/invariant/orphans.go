@@ -7,8 +7,8 @@ import (
 	"handoff/core/execution"
 )
 
-// orphans are the waiting workflow children, by the first row of their parent's chain. They are
-// settled in batches, some time after the end of that chain was handled.
+// orphans are the waiting workflow children, by the first row of their parent's chain. They are settled in
+// batches after the end of that chain was handled.
 type orphans struct {
 	// waiting holds the children of chains whose end was not handled yet. Children that end
 	// meanwhile stay in the list.
@@ -19,8 +19,8 @@ type orphans struct {
 	all      int
 }
 
-// addChild files a new child. If the end of its parent's chain was already handled, the child
-// counts as to be settled.
+// addChild adds a new child. If the end of its parent's chain was already handled, the child must be settled
+// now.
 func (s *Suite) addChild(l *life, at time.Duration) {
 	o := &s.orphans
 	if s.ended.finalStatus(l.parent) == execution.None {
@@ -32,7 +32,7 @@ func (s *Suite) addChild(l *life, at time.Duration) {
 	l.orphan, l.parentEnded, l.ahead = true, at, s.settlingBatches()
 }
 
-// orphanChildren notes that the end of a chain was handled: its waiting children must now be settled.
+// orphanChildren notes that the end of a chain was handled: its waiting children must be settled now.
 func (s *Suite) orphanChildren(e *history.Event) {
 	o := &s.orphans
 	var left []*life
@@ -52,14 +52,13 @@ func (s *Suite) orphanChildren(e *history.Event) {
 	}
 }
 
-// settlingBatches is an upper bound of the number of batches in which all children that must be settled now
-// are settled: each batch settles at least half of its maximum, or is the last one of a chain.
+// settlingBatches is an upper bound of the number of batches that settle all children that must be settled
+// now: each batch settles at least half of its maximum, or is the last one of a chain.
 func (s *Suite) settlingBatches() int32 {
 	return int32(2*s.orphans.all/max(1, s.config.Executor.BatchSize) + len(s.orphans.settling)) //nolint:gosec // few
 }
 
-// noteSettled notes that a child was started or has ended. It is called before the life itself is
-// updated.
+// noteSettled notes that a child was started or has ended. It is called before the life is updated.
 func (s *Suite) noteSettled(l *life) {
 	if !l.orphan {
 		return

@@ -12,7 +12,7 @@ import (
 
 const minute = time.Minute
 
-// calmly is a world with two executors and a worker, long after its start.
+// calmly returns a story with two executors and a worker, long after their start, followed by more.
 func calmly(more ...history.Event) []history.Event {
 	return append([]history.Event{
 		{At: second, Kind: history.ProcessStarted, Process: "executor-1"},
@@ -24,12 +24,12 @@ func calmly(more ...history.Event) []history.Event {
 	}, more...)
 }
 
-// to is a transition of execution 1.
+// to returns a transition of execution 1.
 func to(at time.Duration, from, to execution.Status, process string) history.Event {
 	return history.Event{At: at, Kind: history.Transition, Execution: 1, Chain: 1, From: from, To: to, Process: process, Epoch: 1, OldEpoch: 1, Worker: 1, Incarnation: 1}
 }
 
-func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
+func TestReactionsArePrompt(t *testing.T) {
 	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
 	claimed := to(3*minute, execution.Requested, execution.Scheduling, "executor-1")
 	dispatched := to(3*minute, execution.Scheduling, execution.Scheduled, "executor-1")
@@ -48,7 +48,7 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 	fault := func(process string) history.Event {
 		return history.Event{At: 170 * second, Kind: history.FaultBegan, Fault: "f", Text: "latency", Process: process, Queue: "database", Count: 1}
 	}
-	// Worker 2 has another runtime, so nothing of this goes to it.
+	// Worker 2 has another runtime, so execution 1 does not go to it.
 	beside := func(more ...history.Event) []history.Event {
 		return calmly(append([]history.Event{
 			{At: 2 * minute, Kind: history.ProcessStarted, Process: "python-1"},
@@ -61,7 +61,7 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 	// then is a claim by a later pass.
 	then := claimed
 	then.At += second / 2
-	// earlier is something half a second before.
+	// earlier moves an event half a second back.
 	earlier := func(e history.Event) history.Event {
 		e.At -= second / 2
 		return e
@@ -76,14 +76,14 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 		other.Text, other.Worker = "python", 0
 		return []history.Event{other, of(claimed), of(dispatched), of(published)}
 	}
-	// passing is a pass that has made a claim and a dispatch to worker 2.
+	// passing is a pass with a claim of execution 1 and a dispatch to worker 2.
 	passing := func(process string, more ...history.Event) []history.Event {
 		return beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan), submitted, claimed}, sent(process), more)...)
 	}
 	// unsent is a dispatch of execution 2 to worker 2 that is not sent.
 	unsent := func(process string) []history.Event { return sent(process)[:3] }
-	// answersAgain is such a dispatch at 3 minutes. The queue has answered again since a moment, and
-	// an executor sent a dispatch there while it hung.
+	// answersAgain is such a dispatch at 3 minutes. The queue hung until again, and waited sent a dispatch
+	// there meanwhile.
 	answersAgain := func(waited string, at, again time.Duration, process string) []history.Event {
 		var before []history.Event
 		for _, e := range sent(waited) {
@@ -155,10 +155,10 @@ func TestWhatWasToldOrDecidedIsActedOnAtOnce(t *testing.T) {
 	}
 }
 
-// A queue that hangs ends the session of an executor that has waited for its confirm for too long.
-// What the executor was about to publish then is not sent, and what it has just sent is not
-// confirmed. The end of another executor's session explains neither.
-func TestADispatchMayNotBeSentWhenItsExecutorGivesUpItsSession(t *testing.T) {
+// A hanging queue ends the session of an executor that has waited too long for its confirm. The executor's
+// unsent messages are not sent, and those that it has just sent are not confirmed. The end of another
+// executor's session explains neither.
+func TestGivenUpSessionExcusesUnsentDispatch(t *testing.T) {
 	claimed, dispatched := to(3*minute, execution.Requested, execution.Scheduling, "executor-1"), to(3*minute, execution.Scheduling, execution.Scheduled, "executor-1")
 	published := history.Event{At: 3 * minute, Kind: history.Published, Execution: 1, Epoch: 1, Count: 1}
 	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
@@ -193,8 +193,8 @@ func TestADispatchMayNotBeSentWhenItsExecutorGivesUpItsSession(t *testing.T) {
 	}
 }
 
-// The executor that has the hint of an execution may have no session for a moment.
-func TestAnExecutionMayWaitForAnExecutorThatGaveUpItsSession(t *testing.T) {
+// The executor that has the hint about an execution may have no session for a while.
+func TestGivenUpSessionExcusesWaitingExecution(t *testing.T) {
 	submitted := history.Event{At: 3 * minute, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
 	again := New(config.Default(config.Hardened), nil).reconnectBound()
 	for _, x := range []struct {
@@ -224,8 +224,8 @@ func TestAnExecutionMayWaitForAnExecutorThatGaveUpItsSession(t *testing.T) {
 	}
 }
 
-// An executor handles ends batch by batch.
-func TestAnEndMayWaitForThoseAheadOfIt(t *testing.T) {
+// An executor handles ends in batches, so an end may wait for earlier batches.
+func TestEndMayWaitForEarlierEnds(t *testing.T) {
 	const executions, each = 30, 50 * time.Millisecond
 	for _, x := range []struct {
 		name           string
@@ -268,9 +268,10 @@ func TestAnEndMayWaitForThoseAheadOfIt(t *testing.T) {
 	}
 }
 
-// Invariant 26 demands no work for a worker that executors take for unhealthy because of what waits
-// there, unless it is pinned there. They notice the end of that with their next look.
-func TestAnExecutionMayWaitWhileTooMuchWaitsAtTheWorker(t *testing.T) {
+// Invariant 26 requires no dispatch to a worker that executors consider unhealthy for its many waiting
+// dispatches, unless the execution is pinned to it. Executors detect the end of that state with their next
+// look.
+func TestDeepQueueExcusesWaitingExecution(t *testing.T) {
 	waiting := []history.Event{
 		{At: 150 * second, Kind: history.Created, Execution: 2, Chain: 2, To: execution.Requested, Action: "a", Text: "shell", Process: "client"},
 		to(150*second, execution.Requested, execution.Scheduling, "executor-1"),

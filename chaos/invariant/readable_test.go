@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestDurationsOfAViolationAreReadable(t *testing.T) {
+func TestViolationDurationsAreRounded(t *testing.T) {
 	for _, c := range []struct {
 		args []any
 		want string

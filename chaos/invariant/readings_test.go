@@ -11,10 +11,9 @@ import (
 	"handoff/core/execution"
 )
 
-// Execution 1 runs from 2 s. At 10 s the database's clock is set past its deadline, and much later
-// executor-1 ends it while its action still runs. That is no fault of an executor that had not read
-// that clock before.
-func TestAnExecutorKnowsOfAStepOnlyIfItReadTheClockBefore(t *testing.T) {
+// Execution 1 runs from 2 s. At 10 s the database's clock is set past its deadline, and much later executor-1
+// ends it while its action still runs. That is lawful for an executor that had not read the clock before.
+func TestMissedClockStepExcusesExecutor(t *testing.T) {
 	event := func(at time.Duration, kind history.Kind) history.Event {
 		return history.Event{At: at, Kind: kind, Process: "executor-1"}
 	}
@@ -48,10 +47,9 @@ func TestAnExecutorKnowsOfAStepOnlyIfItReadTheClockBefore(t *testing.T) {
 	}
 }
 
-// A dispatch is rejected although it has waited for a second, because the database's clock was set
-// forwards. It is no fault of an executor that the dispatch seems older if the clock was set back
-// shortly before it.
-func TestAnExecutorDoesNotKnowOfAStepThatAnotherUndoes(t *testing.T) {
+// A dispatch is rejected after a wait of three seconds, because the database's clock was set forwards. That
+// is lawful if the clock was set back shortly before the dispatch.
+func TestUndoneClockStepExcusesExecutor(t *testing.T) {
 	step := func(at, by time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.ClockStepped, Process: "database", Due: by}
 	}
@@ -95,10 +93,9 @@ func TestAnExecutorDoesNotKnowOfAStepThatAnotherUndoes(t *testing.T) {
 	}
 }
 
-// Execution 1 is ended at 50 s by an executor that started after a step of the database's clock. Its
-// worker still runs the action when the retry starts. It learns of the end within a lease, and not
-// later.
-func TestARetryMayRunBesideARunThatOnlyAStepEnded(t *testing.T) {
+// Execution 1 is ended at 50 s by an executor that started after a step of the database's clock. Its worker
+// still runs the action when the retry starts. The worker must learn of the end within a lease.
+func TestMissedClockStepAllowsOverlappingRetry(t *testing.T) {
 	retry := func(at time.Duration) []history.Event {
 		story := []history.Event{
 			created(50 * second),

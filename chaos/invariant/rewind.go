@@ -11,40 +11,40 @@ import (
 
 // This file adapts the rules to a database that loses its latest writes (history.DatabaseRewound).
 //
-// Until then every rule judges as usual. From then on this suite is silent and passes the history
-// on to another suite. That suite has seen the processes, servers, faults and workers from the
-// beginning. Of executions it has seen only the failures that workers count. It waits until the
-// contract holds again: until every incarnation that has lost an answered heartbeat is over, and
-// nothing older is left to do. Then it judges everything accepted from that moment on, by every
-// rule, and ignores messages and ends of older executions.
+// Until the loss every rule judges as usual. From then on this suite is silent and passes the history on to
+// another suite. That suite has seen the processes, servers, faults and workers from the beginning. Of
+// executions it has seen only the failures that workers count. It waits until the contract holds: every
+// incarnation that has lost an answered heartbeat is over, and no older work is left. Then it judges
+// everything accepted from that moment on, by every rule, and ignores messages and ends of older executions.
 //
-// While it waits it judges one thing, as part of rule 12: that those incarnations end in time.
+// While it waits, it judges only one rule, as part of invariant 12: those incarnations must end in time.
 
-// rewindState is a suite's state for this.
+// rewindState is a suite's state about losses of the database.
 type rewindState struct {
 	only []int
-	// later judges the history after the next loss; nil if none is expected. over reports whether it has
-	// taken over.
+	// later is the suite that judges the history after the next loss, nil if none is expected. over reports
+	// whether it has taken over.
 	later *Suite
 	over  bool
 
-	// waits reports whether the suite judges nothing yet, and ready whether the loss before it has happened.
+	// waits reports whether the suite judges nothing yet, and ready whether the loss that it waits for has
+	// happened.
 	waits, ready bool
-	// quiet asks the world whether nothing is left to do.
+	// quiet reports whether the world has nothing left to do.
 	quiet func() bool
-	// stale are the incarnations that have lost an answered heartbeat, and due is when they must be
-	// over. What was written between from and to is lost.
+	// stale are the incarnations that have lost an answered heartbeat, and due is when they must be over. The
+	// writes between from and to are lost.
 	stale         []execution.Incarnation
 	due, from, to time.Duration
-	// execution and message are the last numbers from before; foreign are later executions that
-	// belong to earlier ones.
+	// execution and message are the last numbers before the suite began to judge; foreign are later
+	// executions that belong to earlier ones.
 	execution execution.ID
 	message   uint64
 	foreign   map[execution.ID]bool
 }
 
-// ExpectRewinds says how often the database may lose its latest writes, and how to ask whether
-// nothing is left to do. Call it after all other setters, before the run.
+// ExpectRewinds sets how often the database may lose its latest writes. quiet reports whether nothing is left
+// to do. Call it after all other setters, before the run.
 func (s *Suite) ExpectRewinds(n int, quiet func() bool) {
 	if n == 0 {
 		return
@@ -60,7 +60,7 @@ func (s *Suite) ExpectRewinds(n int, quiet func() bool) {
 }
 
 // isEnvironment reports whether a kind of event is about the environment of executions: processes, servers,
-// faults, workers.
+// faults or workers.
 func isEnvironment(k history.Kind) bool {
 	switch k {
 	case history.ProcessStarted, history.ProcessCrashed, history.ProcessStopping, history.ProcessStopped, history.ProcessPaused,
@@ -74,7 +74,7 @@ func isEnvironment(k history.Kind) bool {
 	}
 }
 
-// routeEvent hands an event to the later suite, and says whether this suite looks at it too.
+// routeEvent passes an event on to the later suite, and reports whether this suite observes it too.
 func (s *Suite) routeEvent(e *history.Event) bool {
 	if s.waits && !s.observeWaiting(e) || s.foreign != nil && s.concernsOlder(e) {
 		s.noteForeignFailures(e)
@@ -95,11 +95,11 @@ func (s *Suite) routeEvent(e *history.Event) bool {
 	return true
 }
 
-// beginWait begins the wait.
+// beginWait begins the wait after a loss.
 func (s *Suite) beginWait(e *history.Event) {
 	s.ready, s.due, s.from, s.to = true, e.At+s.surrenderTime(), e.Due, e.At
 	for i, t := range s.workers.All() {
-		// A worker can't miss a heartbeat if it doesn't know that the database had stored it.
+		// A worker can't miss a heartbeat if it got no reply to it.
 		known := t.answered
 		if !s.called {
 			known = t.renewed
@@ -114,8 +114,8 @@ func (s *Suite) beginWait(e *history.Event) {
 	}
 }
 
-// markStale notes an incarnation as stale if a heartbeat stored at that time is lost. A heartbeat at
-// the very moment of the loss may have been kept.
+// markStale adds an incarnation to stale if a heartbeat stored at at is lost. A heartbeat at the very moment
+// of from may have been kept.
 func (s *Suite) markStale(i execution.Incarnation, t *session, at time.Duration) {
 	if _, gone := t.goneSince(); !gone && at > s.from && !slices.Contains(s.stale, i) {
 		s.stale = append(s.stale, i)
@@ -148,13 +148,13 @@ func (s *Suite) noteAnsweredBeat(i execution.Incarnation, number uint64) {
 	t.beats = slices.DeleteFunc(t.beats, func(b storedBeat) bool { return b.number <= number })
 }
 
-// surrenderTime is how long an incarnation that has lost an answered heartbeat may go on: until it beats
-// again, or until an executor finds its lease over.
+// surrenderTime is how long an incarnation that has lost an answered heartbeat may continue: until its next
+// heartbeat, or until an executor detects that its lease is over.
 func (s *Suite) surrenderTime() time.Duration {
 	return s.bounds.WorkerDead + s.bounds.Warmup + s.bounds.Recovery
 }
 
-// observeWaiting sees an event while the suite waits, and says whether the suite learns from it.
+// observeWaiting observes an event while the suite waits, and reports whether the suite applies it.
 func (s *Suite) observeWaiting(e *history.Event) bool {
 	s.execution, s.message = max(s.execution, e.Execution), max(s.message, e.Message)
 	if !s.ready {
@@ -179,7 +179,7 @@ func (s *Suite) observeWaiting(e *history.Event) bool {
 	return isEnvironment(e.Kind)
 }
 
-// reportOverdue records a violation of the one rule that holds while the suite waits.
+// reportOverdue records a violation of the only rule that is judged while the suite waits.
 func (s *Suite) reportOverdue(i execution.Incarnation) {
 	for _, c := range s.checkers {
 		if of, ok := c.(*detectionChecker); ok {
@@ -191,7 +191,7 @@ func (s *Suite) reportOverdue(i execution.Incarnation) {
 	}
 }
 
-// concernsOlder reports whether an event is about something older than the moment at which the suite began to
+// concernsOlder reports whether an event is about an execution or message from before the suite began to
 // judge.
 func (s *Suite) concernsOlder(e *history.Event) bool {
 	if s.waits {
@@ -204,8 +204,8 @@ func (s *Suite) concernsOlder(e *history.Event) bool {
 	return old || e.Message != 0 && e.Message <= s.message
 }
 
-// noteForeignFailures notes the failures of workers in executions that this suite does not judge: a worker
-// goes on counting them, also those that the database has lost.
+// noteForeignFailures notes the failures of workers in executions that this suite does not judge. A worker
+// continues to count them, even those that the database has lost.
 func (s *Suite) noteForeignFailures(e *history.Event) {
 	if e.Kind != history.Transition && e.Kind != history.StaleWrite {
 		return
@@ -223,7 +223,7 @@ func (s *Suite) noteForeignFailures(e *history.Event) {
 // isSilent reports whether findings don't count now.
 func (s *Suite) isSilent() bool { return s.over || s.waits }
 
-// laterFindings returns this suite's findings and those of the suite that took over.
+// laterFindings returns this suite's findings and those of the suites that took over.
 func (s *Suite) laterFindings() []Finding {
 	if !s.over {
 		return s.findings

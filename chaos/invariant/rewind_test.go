@@ -17,9 +17,8 @@ func afterALoss(quiet time.Duration, events ...history.Event) []string {
 	return afterALossWithCalls(quiet, nil, events...)
 }
 
-// afterALossWithCalls is afterALoss where the calls of the workers are reported: answers has, for
-// each moment, the number of the heartbeat of incarnation 1 that is answered then. With nil, no
-// calls are reported.
+// afterALossWithCalls is afterALoss with reported calls of the worker: answers has, for each moment, the
+// number of the heartbeat of incarnation 1 that is answered then. With nil, no calls are reported.
 func afterALossWithCalls(quiet time.Duration, answers map[time.Duration]uint64, events ...history.Event) []string {
 	s := New(config.Default(config.Hardened), []int{9, 12, 19})
 	var now time.Duration
@@ -52,8 +51,8 @@ func wronglyLimited(at time.Duration, id execution.ID, parent execution.ID) hist
 	return asked(func(e *history.Event) { e.At, e.Execution, e.Chain, e.Related, e.Limit = at, id, id, parent, 9 })
 }
 
-// After a loss, only executions are judged that were accepted once all earlier ones had ended.
-func TestAfterALossOnlyWhatIsNewIsJudged(t *testing.T) {
+// After a loss, only executions are judged that were accepted after all earlier ones had ended.
+func TestOnlyNewExecutionsAreJudgedAfterLoss(t *testing.T) {
 	tick := func(at time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.FaultEnded, Fault: "x"}
 	}
@@ -76,11 +75,11 @@ func TestAfterALossOnlyWhatIsNewIsJudged(t *testing.T) {
 	}
 }
 
-// lostABeat is part of the finding about an incarnation that has lost a heartbeat and goes on.
+// lostABeat is part of the finding about an incarnation that has lost a heartbeat and continues.
 const lostABeat = "lost a heartbeat that it had answered"
 
-// An incarnation that has lost a heartbeat must end; one that has lost none may go on.
-func TestAnIncarnationThatLostAHeartbeatMustEnd(t *testing.T) {
+// An incarnation that has lost a heartbeat must end; one that has lost none may continue.
+func TestIncarnationWithLostHeartbeatMustEnd(t *testing.T) {
 	at := func(e history.Event, at time.Duration) history.Event {
 		e.At = at
 		return e
@@ -101,9 +100,9 @@ func TestAnIncarnationThatLostAHeartbeatMustEnd(t *testing.T) {
 	}
 }
 
-// A worker that got no answer to the heartbeat that was lost knows of no loss, and goes on. If the
-// answer arrives after the loss, its next heartbeat is refused.
-func TestAnIncarnationMayGoOnThatLostOnlyAnUnansweredHeartbeat(t *testing.T) {
+// A worker that got no answer to the lost heartbeat does not know of the loss, and continues. If the answer
+// arrives after the loss, its next heartbeat is refused.
+func TestIncarnationSurvivesLossOfUnansweredHeartbeat(t *testing.T) {
 	numbered := func(at time.Duration, number int64) history.Event {
 		e := beat(at, 1)
 		e.Count = number
@@ -129,9 +128,9 @@ func TestAnIncarnationMayGoOnThatLostOnlyAnUnansweredHeartbeat(t *testing.T) {
 	}
 }
 
-// A worker goes on counting the failures of executions from before, whether or not the database has
-// lost them. Others it may not have.
-func TestAfterALossAWorkerCountsItsFailuresFromBefore(t *testing.T) {
+// A worker continues to count failures from before the loss, whether or not the database has lost them. It
+// may count no others.
+func TestEarlierWorkerFailuresCountAfterLoss(t *testing.T) {
 	failed := func(at time.Duration) history.Event { return bad(at, 1)[0] }
 	report := func(at time.Duration, n int64) history.Event {
 		return history.Event{At: at, Kind: history.HealthReported, Worker: 1, Incarnation: 1, Process: "w", Count: n, Limit: n, Message: 3}
@@ -158,8 +157,8 @@ func TestAfterALossAWorkerCountsItsFailuresFromBefore(t *testing.T) {
 	}
 }
 
-// A drain that an operator asked for in the lost time is lost with it; an earlier one is not.
-func TestADrainIsLostWithTheTimeInWhichItWasAskedFor(t *testing.T) {
+// A drain request from the lost period is lost; an earlier one is not.
+func TestDatabaseLossErasesLaterDrainRequests(t *testing.T) {
 	for at, demanded := range map[time.Duration]bool{15 * second: true, 25 * second: false} {
 		s := New(config.Default(config.Hardened), []int{10})
 		s.ExpectRewinds(1, func() bool { return true })

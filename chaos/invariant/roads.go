@@ -10,59 +10,59 @@ import (
 	"handoff/core/execution"
 )
 
-// roads records what was wrong, when and where: one entry for each process, with its links, its
-// clock and its machine, and one for what all processes share. A bound about one process, or about
-// one way from a process to the executors, counts from the last trouble on just that way. Trouble
-// elsewhere doesn't loosen it.
+// roads records what was wrong, when and where: one entry for each process, with its links, its clock and its
+// machine, and one for what all processes share. A bound about one process, or about the path from a process
+// to the executors, counts from the last trouble on that path. Trouble elsewhere doesn't loosen it.
 //
-// Trouble that isn't known to concern one process concerns all.
+// Trouble that isn't known to concern one process concerns all processes.
 type roads struct {
 	byName map[string]*road
 	// executors are the processes that have started and are not known to be workers, in the order
 	// of their first start.
 	executors []*road
-	// servers is the trouble of the database, the broker, their clocks and their queues.
+	// servers records trouble of the database, the broker, their clocks and their queues.
 	servers trouble
-	// dispatches and hints are the trouble of messages of these types.
+	// dispatches and hints record trouble of messages of these types.
 	dispatches, hints trouble
 	// ofWorker lists the processes that have registered as a worker: a twin uses the queues of
 	// another process.
 	ofWorker map[execution.WorkerID][]*road
-	// strangers counts the faults whose target was no known process when they began.
+	// strangers counts, by target, the lasting faults whose target was no known process when they began.
 	strangers map[string]int
 }
 
-// road is one process with its trouble.
+// road records the trouble of one process.
 type road struct {
 	name   string
 	worker bool
-	// up reports whether it runs: it has started, and has neither stopped nor crashed since.
+	// up reports whether the process has started, and has neither stopped nor crashed since.
 	up bool
-	// ended reports whether it has stopped or crashed, and has not started again. A process whose start the
+	// ended reports whether it has stopped or crashed, and has not restarted. A process whose start the
 	// history does not record is neither up nor ended.
 	ended bool
 	wrong trouble
-	// stuck is the time in which its queue hangs, if it is a worker.
+	// stuck records when its queue hung, if it is a worker.
 	stuck trouble
-	// givenUp is when it gave up its session with the broker; see Suite.GivenUp.
+	// givenUp records when it gave up its session with the broker; see Suite.GivenUp.
 	givenUp trouble
-	// read is when it must first have read the database's clock since its start, 0 if nothing is
-	// certain; see Suite.firstReading.
+	// read is when it must have read the database's clock since its start, 0 if that is not certain; see
+	// Suite.firstReading.
 	read time.Duration
-	// missed is when the database's clock was last moved before that.
+	// missed is when the database's clock was last moved before that reading.
 	missed time.Duration
-	// stopping and held last until it starts again, whatever else happens.
+	// stopping reports whether it was asked to stop. held counts the faults that halt it. A restart resets
+	// both.
 	stopping bool
 	held     int16
-	// frozen are the times since its start in which its machine was frozen, and its clock stood still,
-	// the latest last, no more than mostFrozen. The last one may last.
+	// frozen are the periods since its start in which its machine was frozen and its clock stood still, the
+	// latest last, at most mostFrozen. The last one may not have ended.
 	frozen []freezePeriod
 }
 
-// freezePeriod is a time in which a machine is frozen; until is never while it lasts.
+// freezePeriod is a period in which a machine is frozen; until is never while it lasts.
 type freezePeriod struct{ from, until time.Duration }
 
-// mostFrozen bounds how many times are known in which a machine was frozen.
+// mostFrozen is the greatest number of remembered freeze periods of a machine.
 const mostFrozen = 100
 
 // beginFreeze notes that the machine of a process is frozen.
@@ -75,14 +75,14 @@ func (r *road) beginFreeze(at time.Duration) {
 	}
 }
 
-// endFreeze notes that it no longer is.
+// endFreeze notes that the machine is no longer frozen.
 func (r *road) endFreeze(at time.Duration) {
 	if n := len(r.frozen); n > 0 && r.frozen[n-1].until == never {
 		r.frozen[n-1].until = at
 	}
 }
 
-// clockStoppage is for how long the clock of a process stood still between two moments.
+// clockStoppage is how long the clock of a process stood still between two moments.
 func (r *road) clockStoppage(from, until time.Duration) (long time.Duration) {
 	for _, f := range r.frozen {
 		long += max(0, min(f.until, until)-max(f.from, from))
@@ -90,8 +90,8 @@ func (r *road) clockStoppage(from, until time.Duration) (long time.Duration) {
 	return long
 }
 
-// leastClockStoppage is for how long the clock of every running executor stood still between two moments, at
-// least.
+// leastClockStoppage is the shortest time for which the clock of any running executor stood still between two
+// moments.
 func (r *roads) leastClockStoppage(from, until time.Duration) time.Duration {
 	least := never
 	for _, p := range r.executors {
@@ -109,7 +109,7 @@ func newRoads() roads {
 	return roads{byName: make(map[string]*road), ofWorker: make(map[execution.WorkerID][]*road), strangers: make(map[string]int)}
 }
 
-// roadOf returns the road of a process. A new one is not up.
+// roadOf returns the road of a process, and creates it if it is new. A new process is not up.
 func (r *roads) roadOf(name string) *road {
 	p := r.byName[name]
 	if p == nil {
@@ -119,7 +119,7 @@ func (r *roads) roadOf(name string) *road {
 	return p
 }
 
-// applyEvent notes what an event says about processes, links, servers and messages.
+// applyEvent applies an event about processes, links, servers or messages.
 func (r *roads) applyEvent(e *history.Event) {
 	switch e.Kind {
 	case history.ProcessStarted:
@@ -212,11 +212,11 @@ func (r *roads) noteFault(e *history.Event, note func(*trouble, time.Duration)) 
 	}
 }
 
-// queueStuck reports whether the queue of the worker to which an execution was dispatched has hung since its
-// dispatch. Messages that the broker doesn't confirm need not arrive.
+// queueStuck reports whether the queue of an execution's worker has hung at any time since the dispatch.
+// Messages that the broker doesn't confirm need not arrive.
 func (s *Suite) queueStuck(l *life) bool { return s.queueStuckSince(l, l.entered) }
 
-// queueStuckSince reports whether this queue has hung since a moment.
+// queueStuckSince reports whether this queue has hung at or after a moment.
 func (s *Suite) queueStuckSince(l *life, from time.Duration) bool {
 	t := s.workers.Get(l.incarnation)
 	if t == nil {
@@ -225,7 +225,7 @@ func (s *Suite) queueStuckSince(l *life, from time.Duration) bool {
 	return slices.ContainsFunc(s.roads.ofWorker[t.worker], func(p *road) bool { return p.stuck.presentSince(from) })
 }
 
-// stuckQueues is the number of workers whose queue has hung since a moment.
+// stuckQueues is the number of workers whose queue has hung at or after a moment.
 func (r *roads) stuckQueues(from time.Duration) (n time.Duration) {
 	for _, of := range r.ofWorker { //detlint:ok the order makes no difference to a count
 		if slices.ContainsFunc(of, func(p *road) bool { return p.stuck.presentSince(from) }) {
@@ -235,10 +235,9 @@ func (r *roads) stuckQueues(from time.Duration) (n time.Duration) {
 	return n
 }
 
-// GivenUp reports that a process has ended its session with the broker because a publish waited for
-// too long, as docs/queues.md says ("A broker that is half well"). What it was about to publish is
-// not sent, and until it is connected again its scheduler makes no pass. Only the simulated world
-// reports it.
+// GivenUp reports that a process has ended its session with the broker because a publish waited too long
+// (docs/queues.md, "A broker that is half well"). Its unsent messages are not sent, and its scheduler makes
+// no pass until it has reconnected. Only the simulated world reports it.
 func (s *Suite) GivenUp(process string, at time.Duration) {
 	s.roads.roadOf(process).givenUp.recordMoment(at)
 	if s.later != nil {
@@ -246,14 +245,14 @@ func (s *Suite) GivenUp(process string, at time.Duration) {
 	}
 }
 
-// reconnectBound is how long after an executor gave up its session its scheduler makes a pass at the
-// latest: it connects again within ReconnectMax, and its next pass comes within a period.
+// reconnectBound is the longest time from when an executor gave up its session to its scheduler's next pass:
+// it reconnects within ReconnectMax, and its next pass follows within a period.
 func (s *Suite) reconnectBound() time.Duration {
 	period := s.config.Executor.ReconcileInterval
 	return s.config.MessageQueue.RabbitMQ.ReconnectMax + period + clockDrift(period) + 2*s.promptBound()
 }
 
-// gaveUp reports whether a process has given up its session with the broker since a moment.
+// gaveUp reports whether a process has given up its session with the broker at or after a moment.
 func (r *roads) gaveUp(process string, from time.Duration) bool {
 	p := r.byName[process]
 	return p != nil && p.givenUp.presentSince(from)
@@ -267,7 +266,7 @@ func (r *road) isClear(from time.Duration) bool {
 // isAway reports whether a process is known to have ended, or is paused or frozen.
 func (r *road) isAway() bool { return r != nil && (r.ended || r.held > 0) }
 
-// lastTrouble is the last moment at which a process is known to have had trouble, 0 for none.
+// lastTrouble is the last moment at which a process is known to have had trouble, 0 for never.
 func (r *road) lastTrouble() time.Duration {
 	if r == nil {
 		return 0
@@ -284,9 +283,9 @@ func (r *roads) hasClearExecutor(from time.Duration) bool {
 	return r.serversClear(from) && slices.ContainsFunc(r.executors, func(p *road) bool { return p.isClear(from) })
 }
 
-// hintsArrive reports whether a hint published at that moment or later reaches an executor that acts on it:
-// at least one executor runs, all running executors are well, because any of them may get the hint, and no
-// hint was tampered with.
+// hintsArrive reports whether a hint published at or after a moment reaches an executor that acts on it: at
+// least one executor runs, all running executors are well, because any of them may get the hint, and no fault
+// struck hints.
 func (r *roads) hintsArrive(from time.Duration) bool {
 	if !r.serversClear(from) || r.hints.presentSince(from) {
 		return false

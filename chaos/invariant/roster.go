@@ -17,7 +17,7 @@ type roster struct {
 	// candidates are the incarnations that may still get work, the oldest first.
 	candidates []*candidate
 	cordoned   map[execution.WorkerID]bool
-	// departed is when each former candidate could last be given work, by runtime.
+	// departed is when a former candidate could last be given work, by runtime.
 	departed map[string]time.Duration
 }
 
@@ -25,7 +25,8 @@ func newRoster(s *Suite) roster {
 	return roster{s: s, cordoned: make(map[execution.WorkerID]bool), departed: make(map[string]time.Duration)}
 }
 
-// observeWorkers learns from an event about workers; the owner of the roster judges health.
+// observeWorkers applies an event about workers, except reports of their health, which the roster's owner
+// handles.
 func (r *roster) observeWorkers(e *history.Event) {
 	switch e.Kind {
 	case history.WorkerRegistered:
@@ -70,8 +71,8 @@ func (r *roster) addCandidate(e *history.Event) {
 	r.candidates = append(r.candidates, w)
 }
 
-// someWorkerFits reports whether a worker, full or not, could be given the execution, and could be for longer
-// than forAWhile: an executor that decided earlier could not know of a shorter time.
+// someWorkerFits reports whether a worker, full or not, has fitted an execution for longer than forAWhile: an
+// executor that decided earlier could not know of a shorter period.
 func (r *roster) someWorkerFits(l *life, at, forAWhile time.Duration) bool {
 	now := r.s.databaseTime(at)
 	return slices.ContainsFunc(r.candidates, func(w *candidate) bool {
@@ -79,15 +80,15 @@ func (r *roster) someWorkerFits(l *life, at, forAWhile time.Duration) bool {
 	})
 }
 
-// noteDeparture notes until when a forgotten worker could be given work.
+// noteDeparture records until when a removed worker could be given work.
 func (r *roster) noteDeparture(w *candidate) {
 	for _, runtime := range w.runtimes {
 		r.departed[runtime] = max(r.departed[runtime], w.fitUntil)
 	}
 }
 
-// lastFit is when a worker could last be given an execution, not only briefly; negative if none
-// ever could.
+// lastFit is when a worker could last be given an execution for longer than brief, negative if none ever
+// could.
 func (r *roster) lastFit(l *life, at time.Duration) time.Duration {
 	last := time.Duration(-1)
 	if gone, known := r.departed[l.runtime]; known && l.pinned == 0 {

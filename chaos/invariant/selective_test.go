@@ -11,9 +11,9 @@ import (
 	"testing"
 )
 
-// TestSelectiveCheckersHearWhatTheyObserve reads the code of every selective checker: its hears
-// must list exactly the kinds that its observe names. A forgotten kind would never reach it.
-func TestSelectiveCheckersHearWhatTheyObserve(t *testing.T) {
+// TestObservedKindsMatchObserveEvent reads the code of every selective checker: its observedKinds must list
+// exactly the kinds that its observeEvent names. A forgotten kind would never reach the checker.
+func TestObservedKindsMatchObserveEvent(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +51,7 @@ func TestSelectiveCheckersHearWhatTheyObserve(t *testing.T) {
 	}
 	for name, kinds := range heard {
 		if len(kinds) == 0 {
-			// It hears all kinds except the common ones of messages.
+			// It observes all kinds except the common ones of messages.
 			for _, k := range []string{"Published", "PublishedMarked", "Enqueued", "Delivered", "Acked", "Hinted"} {
 				if observed[name][k] {
 					t.Errorf("%s observes %s and does not hear it", name, k)

@@ -2,8 +2,8 @@ package invariant
 
 import "testing"
 
-// Also ids of unusual forms, which a mutant may make.
-func TestEachHintHasAPositionOfItsOwn(t *testing.T) {
+// The ids include unusual forms, which a mutant may produce.
+func TestEachHintHasSeparatePosition(t *testing.T) {
 	ids := []string{"executor-1/7", "executor-1/8", "worker-1/7", "a/b/7", "executor-1/07", "executor-1/0", "executor-1/", "/7", "7", "", "executor-1/+7", "executor-1/18446744073709551616"}
 	h := newSentHints()
 	for _, id := range ids {
@@ -19,7 +19,7 @@ func TestEachHintHasAPositionOfItsOwn(t *testing.T) {
 			t.Errorf("%q was found as %v", id, got)
 		}
 	}
-	// An id that is new has no position of one that is left.
+	// A new id does not get the position of a remaining one.
 	forget := func(id string) { h.forgetHint(&publishedHint{id: id, position: h.positionOf(id)}) }
 	forget("7")
 	if at := h.positionOf("8"); at.table.Get(at.number) != nil {

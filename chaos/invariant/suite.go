@@ -1,13 +1,13 @@
-// Package invariant holds the rules that every run must keep, whatever goes wrong: who may own an
-// execution, what must never be lost, what must happen exactly once.
+// Package invariant holds the rules that every run must keep, whatever goes wrong: who may own an execution,
+// what must never be lost, what must happen exactly once.
 //
-// Each invariant is one file with one checker. Checkers are incremental: they see every event once,
-// in order, spend constant time on it, and keep state only for what is alive. So a sweep can stream
-// its histories through them. They read evidence rather than reports of the core: rows, messages,
-// runs.
+// Each invariant has a checker in a file of its number. Checkers are incremental: they see every event once,
+// in order, spend constant time on it, and keep state only for live executions, messages and workers. So a
+// sweep can stream its histories through them. They read evidence (rows, messages, runs) rather than the
+// core's reports.
 //
-// An invariant lists the kinds of events that it needs. For a history without them it reports that
-// it was not judged, instead of passing.
+// An invariant lists the kinds of events that it needs. For a history without them it counts as not judged,
+// instead of passing.
 package invariant
 
 import (
@@ -24,7 +24,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Invariant is one rule.
+// Invariant is a rule for every run.
 type Invariant struct {
 	Number int
 	Name   string
@@ -32,23 +32,23 @@ type Invariant struct {
 	Statement string
 	// Needs are the kinds of events without which the rule can't be judged.
 	Needs []history.Kind
-	// Whole are the kinds of events without which only a part of the rule is judged; Part describes
-	// that part.
+	// Whole are the kinds of events without which only a part of the rule is judged. Part describes that
+	// part.
 	Whole []history.Kind
 	Part  string
 	// Across reports whether the rule compares or counts executions, so a single execution with unknown
-	// events makes it worthless.
+	// events invalidates it.
 	Across bool
-	// Unconfigured reports whether the rule has no bound that the configuration sets, so it can be judged
-	// where nobody knows the configuration.
+	// Unconfigured reports whether no bound of the rule depends on the configuration, so the rule can be
+	// judged where the configuration is unknown.
 	Unconfigured bool
-	// make makes the rule's checker for a suite.
+	// make creates the rule's checker for a suite.
 	make func(*Suite) checker
 }
 
 // checker judges one rule over one run.
 type checker interface {
-	// observeEvent sees one event. l is the state of its execution before the event, nil if the event is
+	// observeEvent observes one event. l is the state of its execution before the event, nil if the event is
 	// about no execution or about a finished one.
 	observeEvent(e *history.Event, l *life)
 	// endRun is called once, after the last event. settled reports whether the run ended because nothing was
@@ -56,18 +56,17 @@ type checker interface {
 	endRun(settled bool)
 }
 
-// selectiveChecker is a checker that ignores all kinds of events but those that it hears; it measures no
-// time between them. Most events are of a few frequent kinds, and a suite spends most of its time
-// on passing them to checkers.
+// selectiveChecker is a checker that observes only some kinds of events, and measures no time between them.
+// Most events are of a few frequent kinds, and a suite spends most of its time on passing them to checkers.
 type selectiveChecker interface {
 	checker
 	// observedKinds lists the kinds of events that the checker observes.
 	observedKinds() []history.Kind
 }
 
-// timedChecker is a selective checker that also checks things at certain times. It sets each time by
-// Suite.wake. At the first event at or after that time, the suite calls it as if it heard that
-// event. It is first called at the first event of the run.
+// timedChecker is a selective checker that also checks conditions at certain times. It sets each time by
+// Suite.wakeAt. The first event at or after that time is passed to it, whatever its kind. So is the first
+// event of the run.
 type timedChecker interface {
 	selectiveChecker
 	isTimedChecker()
@@ -87,15 +86,15 @@ var besidesMessages = sync.OnceValue(func() []history.Kind { //detlint:ok it is 
 	return kinds
 })
 
-// besidesRuns lists the same without the kinds about single executions that are neither transitions
-// nor handled ends, for rules about processes and about the ends of executions.
+// besidesRuns lists the same kinds without creations, starts and ends of actions, for rules about processes
+// and about the ends of executions.
 var besidesRuns = sync.OnceValue(func() []history.Kind { //detlint:ok it is always the same
 	return slices.DeleteFunc(slices.Clone(besidesMessages()), func(k history.Kind) bool {
 		return k == history.Created || k == history.ActionStarted || k == history.ActionEnded
 	})
 })
 
-// Finding is a violation as a checker sees it.
+// Finding is a violation of a rule, as its checker records it.
 type Finding struct {
 	Invariant *Invariant
 	Execution execution.ID
@@ -104,16 +103,14 @@ type Finding struct {
 	Message   string
 }
 
-// Count is the number of invariants, Last the highest number of one. They are numbered from 1. Number 31 is
-// unused: it was the rule about what the core answers beside a run, which
-// chaos/selftest/conformance/policytest asks now.
+// Count is the number of invariants, Last the highest number. They are numbered from 1. Number 31 is unused:
+// its rule was about pure functions of the core, which chaos/selftest/conformance/policytest tests now.
 const (
 	Count = 31
 	Last  = 32
 )
 
-// All lists every invariant, by number. The elements are the same at each call; the caller owns the
-// slice.
+// All returns every invariant, by number. The elements are the same at each call; the caller owns the slice.
 func All() []*Invariant {
 	list := every()
 	return list[:]
@@ -124,7 +121,7 @@ var (
 	table = sync.OnceValue(oracle.NewTransitionTable) //detlint:ok it is always the same
 )
 
-// newInvariants fails to compile unless Count is the number of invariants.
+// newInvariants returns the invariants by number. It fails to compile unless Count is their number.
 func newInvariants() [Count]*Invariant {
 	return [...]*Invariant{
 		legalTransitions(), statusOwnership(), epochFencing(), singleRun(), nothingLost(), messageConservation(),
@@ -159,38 +156,38 @@ type Suite struct {
 	transitions *oracle.TransitionTable
 	backoffs    *oracle.Backoffs
 	checkers    []checker
-	// heard has, for each kind of event, one bit for each checker that observes it, by its index in
+	// heard has, for each kind of event, a bit for each checker that observes it, by the checker's index in
 	// checkers.
 	heard [history.Kinds]uint64
-	// timed has a bit for each timed checker, wakes its next time by its index, and next the
+	// timed has a bit for each timed checker. wakes holds the next time of each by index, and next is the
 	// earliest of these.
 	timed uint64
 	wakes [64]time.Duration
 	next  time.Duration
-	// observing is the index of the checker that is observing, negative for none.
+	// observing is the index of the checker that observes an event now, negative for none.
 	observing int
 	// events counts the events that the checkers were shown.
 	events   int64
 	findings []Finding
-	// broken is set at the first finding of each invariant: later findings are noise.
+	// broken holds the invariants with a finding: later findings are noise.
 	broken map[*Invariant]bool
-	// each, if it is not nil, has the executions about which each invariant has a finding.
+	// each holds the executions about which each invariant has a finding; nil if only the first counts.
 	each map[foundAbout]bool
-	// occasions counts, for each number of an invariant, how often that has judged something; see Judged.
+	// occasions counts how often each invariant was judged, by its number less one; see Judged.
 	occasions [Last]uint64
 
 	lives   dense.Table[execution.ID, *life]
 	workers dense.Table[execution.Incarnation, *session]
-	// registered are the incarnations of each worker in the order of their registration. Numbers may
-	// come again after a rewind.
+	// registered are the incarnations of each worker in the order of their registration. Numbers may repeat
+	// after a rewind.
 	registered dense.Table[execution.WorkerID, []execution.Incarnation]
 	// started is when each process last started.
 	started map[string]time.Duration
 	free    []*life
 	now     history.Event
 	created execution.ID
-	// cancelled are the chains that have not ended and whose cancellation was requested; ended
-	// holds the final status of the others.
+	// cancelled are the chains that have not ended and whose cancellation was requested; ended holds the
+	// final status of ended chains.
 	cancelled map[execution.ID]bool
 	ended     finalStatuses
 	// endsHandled counts the ends that executors have handled.
@@ -214,15 +211,15 @@ type Suite struct {
 	skew time.Duration
 	// lockedRows is how many rows another program's session has locked.
 	lockedRows int
-	// latest is the latest time that this clock had shown when it was moved. setBack is when it
-	// shows that time again; until then its times are too early. Several steps back add up. stepped
-	// is when it was last moved.
+	// latest is the latest time that this clock had shown when it was moved. setBack is when it shows that
+	// time for the second time; until then its times are too early. Several steps back add up. stepped is
+	// when it was last moved.
 	latest   time.Duration
 	setBack  time.Duration
 	stepped  time.Duration
 	back     stepBack
 	patience time.Duration
-	// tolerance is how much earlier than its bound a decision may seem to come.
+	// tolerance is how much before its bound a decision may seem to come.
 	tolerance time.Duration
 	// requested returns the action with the limits that apply to the execution created under an
 	// idempotency key; nil if that is unknown.
@@ -253,8 +250,8 @@ func New(c config.Config, only []int) *Suite {
 	return s
 }
 
-// wakeAt makes the suite call the observing checker at the first event at or after a moment. Without
-// an observing checker it applies to all timed checkers, because the caller is unknown.
+// wakeAt makes the suite call the observing checker at the first event at or after a moment. Without an
+// observing checker it applies to all timed checkers, because the caller is unknown.
 func (s *Suite) wakeAt(at time.Duration) {
 	s.next = min(s.next, at)
 	if s.observing >= 0 {
@@ -266,7 +263,8 @@ func (s *Suite) wakeAt(at time.Duration) {
 	}
 }
 
-// dueCheckers returns the timed checkers whose time has come. Checkers that still wait set a new time.
+// dueCheckers returns a bit for each timed checker whose time has come. Such a checker sets a new time if it
+// still waits.
 func (s *Suite) dueCheckers(at time.Duration) (due uint64) {
 	s.next = never
 	for of := s.timed; of != 0; of &= of - 1 {
@@ -309,13 +307,12 @@ func isWanted(only []int, n int) bool {
 	return false
 }
 
-// SetClock sets the source of the step and time of a finding. Without it, a finding from a call or
-// a log line gets the time of the event before. The clock must not be behind the last event.
+// SetClock sets the source of the step and time of a finding. Without it, a finding from a call or a log line
+// gets those of the previous event. The clock must not be behind the last event.
 func (s *Suite) SetClock(now func() (step uint64, at time.Duration)) { s.clock = now }
 
-// SetPatience says how old an unfinished execution must be to count as stuck, in a history that was
-// cut off while work was going on. Zero, the default, is for a history that ended because nothing
-// was left to do.
+// SetPatience sets how old an unfinished execution must be to count as stuck, in a history that was cut off
+// during work. Zero, the default, is for a history that ended because nothing was left to do.
 func (s *Suite) SetPatience(d time.Duration) { s.patience = d }
 
 // databaseTime is the time that the database's clock shows at a time of the run.
@@ -346,7 +343,7 @@ func (s *Suite) SetRequests(requested func(key string) (execution.Action, bool))
 // Open is the number of unfinished executions.
 func (s *Suite) Open() int { return s.lives.Len() }
 
-// isStuck reports whether something unchanged since a moment should have moved on.
+// isStuck reports whether a state that has lasted since a moment should have changed.
 func (s *Suite) isStuck(since time.Duration) bool {
 	return s.patience == 0 || s.now.At-since > s.patience
 }
@@ -355,13 +352,12 @@ func (s *Suite) isStuck(since time.Duration) bool {
 // of each invariant about each execution.
 func (s *Suite) Findings() []Finding { return s.laterFindings() }
 
-// Judged returns how often each invariant has judged something so far; invariant n is at index n-1.
-// It counts the occasions on which a condition of the rule was evaluated on something that could
-// have broken it, whether kept or broken: a start of an action, a bad end, a queue at the end of
-// the run. It does not count the events that a checker only saw. If an event has to meet several
-// conditions that don't always apply, each that applies counts. Excused occasions don't count, and
-// an invariant that the suite was not asked to judge has 0. Call it after End, because some rules
-// judge only then. The caller owns the slice.
+// Judged returns how often each invariant was judged so far; invariant n is at index n-1. It counts the
+// occasions on which a condition of the rule was evaluated on something that could have broken it, whether
+// kept or broken: a start of an action, a bad end, a queue at the end of the run. It does not count events
+// that a checker only observed. If an event must meet several conditions that don't always apply, each that
+// applies counts. Excused occasions don't count, and an invariant that is not in the suite has 0. Call it
+// after End, because some rules judge only then. The caller owns the slice.
 //
 // Verdicts don't depend on it. Two runs of one scenario with one seed have the same counts, so a
 // smaller count after a change to a checker means that something is no longer judged.
@@ -411,23 +407,24 @@ func (s *Suite) Observe(e *history.Event) {
 	s.applyEvent(e, l)
 }
 
-// foundAbout is what a finding is about.
+// foundAbout is the rule and the execution of a finding.
 type foundAbout struct {
 	rule *Invariant
 	id   execution.ID
 }
 
-// EachExecution makes the suite record what it finds about each execution, and not only the first
-// finding of each invariant. It is for the question whether one execution fails: another one that
-// fails earlier would hide that. Call it before the run, and before ExpectRewinds.
+// EachExecution makes the suite record the first finding of each invariant about each execution, and not only
+// its first finding. It is for the question whether one execution fails, which another one that fails earlier
+// would hide. Call it before the run, and before ExpectRewinds.
 func (s *Suite) EachExecution() { s.each = make(map[foundAbout]bool) }
 
-// isKnownFinding reports whether a finding would be noise after those so far.
+// isKnownFinding reports whether an earlier finding makes this one noise.
 func (s *Suite) isKnownFinding(i *Invariant, id execution.ID) bool {
 	return s.broken[i] && (s.each == nil || s.each[foundAbout{i, id}])
 }
 
-// End judges what can be judged only when no more events follow.
+// End judges the conditions that need the end of the history, and returns all findings. settled reports
+// whether the run ended because nothing was left to do.
 func (s *Suite) End(settled bool) []Finding {
 	switch {
 	case s.over:
@@ -457,9 +454,9 @@ func (s *Suite) recordViolation(i *Invariant, id execution.ID, format string, ar
 	s.findings = append(s.findings, Finding{Invariant: i, Execution: id, Step: step, At: at, Message: fmt.Sprintf(format, roundDurations(args)...)})
 }
 
-// roundDurations rounds the durations among args to the millisecond, or to the microsecond below a second:
-// nobody reads the nanoseconds. Where two that differ would look alike, as 8s and 7.999999999s, all
-// of them stay as they are, because their difference is what the message is about.
+// roundDurations rounds the durations among args to the millisecond, or to the microsecond below a second,
+// for readability. If two different durations would look alike, as 8s and 7.999999999s, it rounds none,
+// because their difference is the point of the message.
 func roundDurations(args []any) []any {
 	out := slices.Clone(args)
 	exact := make(map[time.Duration]time.Duration)

@@ -10,10 +10,9 @@ import (
 	"handoff/core/execution"
 )
 
-// A check that waits for a time happens at the first event at or after that time, whatever the
-// event is about, because later events may excuse the finding. None of these rules hears that a
-// message was stored.
-func TestWhatHasItsMomentIsJudgedThen(t *testing.T) {
+// A check that waits for a time happens at the first event at or after that time, whatever the event is
+// about, because later events may excuse the finding. None of these rules observes that a message was stored.
+func TestTimedCheckRunsAtNextEvent(t *testing.T) {
 	stored := func(at time.Duration) history.Event {
 		return history.Event{At: at, Kind: history.Enqueued, Message: 9, Queue: "q"}
 	}
@@ -54,9 +53,9 @@ func TestWhatHasItsMomentIsJudgedThen(t *testing.T) {
 	}
 }
 
-// A database that has lost its latest writes reports the state of incarnations itself: no executor
-// has taken a lease away.
-func TestALossOfTheDatabaseReapsNobody(t *testing.T) {
+// A database that has lost its latest writes reports the state of incarnations itself. No executor has then
+// marked a worker lost.
+func TestDatabaseMayReportLostIncarnations(t *testing.T) {
 	for process, breaks := range map[string]bool{"executor-1": true, "database": false} {
 		s := New(config.Default(config.Hardened), []int{2})
 		for _, e := range []history.Event{

@@ -10,9 +10,9 @@ import (
 	"handoff/core/execution"
 )
 
-// An unreadable row is left alone, costs other executions nothing, and runs like any other once it
-// is readable again.
-func TestARowThatNobodyCanReadIsLeftAlone(t *testing.T) {
+// An unreadable row is left alone, does not affect other executions, and runs like any other once it becomes
+// readable.
+func TestUnreadableRowIsLeftAlone(t *testing.T) {
 	submitted := func(at time.Duration, id execution.ID) history.Event {
 		return history.Event{At: at, Kind: history.Created, Execution: id, Chain: id, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
 	}

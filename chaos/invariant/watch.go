@@ -7,7 +7,7 @@ import (
 	"handoff/core/execution"
 )
 
-// watchEntry is an execution to check again. It is small, because there may be two for every live
+// watchEntry is a scheduled check of an execution. It is small, because there may be two for every live
 // execution. The low 16 bits of the epoch distinguish two entries of one execution.
 type watchEntry struct {
 	at    time.Duration
@@ -17,7 +17,7 @@ type watchEntry struct {
 	in    execution.Status
 }
 
-// before orders by time, then execution, then age.
+// before orders entries by time, then execution, then age.
 func (w *watchEntry) before(o *watchEntry) bool {
 	if w.at != o.at {
 		return w.at < o.at
@@ -28,9 +28,9 @@ func (w *watchEntry) before(o *watchEntry) bool {
 	return w.seq < o.seq
 }
 
-// watchQueue returns the executions to check, the earliest first. Executions that have just changed are
-// checked before the next event. They have a heap of their own, so that they need not pass through
-// the many that are checked in minutes.
+// watchQueue holds the executions to check, the earliest first. Executions that have just changed are checked
+// before the next event. They have a separate heap, so that they need not pass through the many that are
+// checked in minutes.
 type watchQueue struct {
 	soon, later watchHeap
 }
@@ -78,8 +78,8 @@ func (wh *watchHeap) push(w watchEntry) {
 	all[i] = w
 }
 
-// pruneStale removes stale entries before the heap grows, so that the heap stays as large as the number
-// of live ones. If few are stale the heap may double, so that the next pruning is worth its time.
+// pruneStale removes stale entries before the heap grows, so that its size follows the number of live
+// entries. If few are stale, the heap may double, so that the next pruning is worth its time.
 func (wh *watchHeap) pruneStale(stale func(watchEntry) bool) {
 	if len(*wh) < cap(*wh) {
 		return
