@@ -7,11 +7,11 @@ import (
 	"handoff/core/execution"
 )
 
-// This file excludes from judgement what an unreadable event may have changed. An event is
-// unreadable because a newer program wrote it, so the state of its execution is unknown from then
-// on. No finding about that execution or its chain counts, nor does any rule that compares
-// executions. If the event is about a worker, the same holds for every execution of that
-// incarnation from then on, and for rules that need every event of that kind.
+// This file excludes from judgement everything that an unreadable event may have changed. An event is
+// unreadable because a newer program wrote it, so the state of its execution is unknown from then on. No
+// finding about that execution or its chain counts, nor does any rule that compares executions. If the event
+// is about a worker, the same holds for every execution of that incarnation from then on, and for rules that
+// need every event of that kind.
 
 // excludedHistory is the part of the history that a suite does not judge.
 type excludedHistory struct {

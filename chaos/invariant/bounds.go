@@ -12,9 +12,9 @@ import (
 type Bounds struct {
 	// Slack covers the statements and messages of one pass.
 	Slack time.Duration
-	// Recovery is how long processes, links and servers may be busy with the consequences of a
-	// fault after its end: a call under way ends, the process notices the dead connection and opens
-	// another, and the failed pass is repeated after the reconcile interval.
+	// Recovery is how long processes, links and servers may be busy with the consequences of a fault after
+	// its end: a call under way ends, the process detects the dead connection and opens another, and the
+	// failed pass is repeated after the reconcile interval.
 	Recovery time.Duration
 	// Claim: claimed for scheduling by an executor that died.
 	Claim time.Duration
@@ -57,13 +57,13 @@ type Bounds struct {
 
 // BoundsOf computes the bounds.
 //
-// A worker counts as dead when its lease is over by the database's clock and a monitor has seen no new beat
-// for a full lease. The monitor looks every reconcile interval, so it sees the last beat up to one interval
-// late and notices the end of the lease up to one interval late. It reclaims the worker's executions once the
-// lease has been over for the grace, with another delay of up to one interval.
+// A worker counts as dead when its lease is over by the database's clock and a monitor has seen no new
+// heartbeat for a full lease. The monitor looks every reconcile interval, so it detects the last heartbeat,
+// and the end of the lease, each up to one interval late. It reclaims the worker's executions once the lease
+// has been over for the grace, with another delay of up to one interval.
 //
-// If most leases are over at once, the brake holds for two leases from the moment at which a
-// monitor notices, and then lets one worker per second through, each with a look at the database.
+// If most leases are over at once, the brake holds for two leases from when a monitor detects that. Then it
+// lets one worker per second through, each with a look at the database.
 func BoundsOf(c config.Config) Bounds { return boundsOf(c, 2*c.Executor.StatementTimeout+time.Second) }
 
 // boundsOf computes the bounds. slack is the time for all statements and messages of one pass.

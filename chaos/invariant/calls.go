@@ -29,8 +29,8 @@ type Calls struct {
 	renewal renewalNeed
 	ends    countedEnds
 	behind  lookBehindState
-	// gone reports whether a reply has told the process that its incarnation is over. draining is when the
-	// process first reported to the database that it drains, in time of the run; negative if it has not.
+	// gone reports whether the process got a reply that its incarnation is over. draining is when the process
+	// first reported to the database that it drains, in time of the run; negative if it has not.
 	gone     bool
 	draining time.Duration
 	// runs are the executions that the process has claimed or is trying to claim.

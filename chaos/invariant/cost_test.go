@@ -15,7 +15,7 @@ import (
 func TestJudgingTimeGrowsLinearly(t *testing.T) {
 	testenv.Nightly(t, "only a clock shows that judging takes the square of the events")
 	for name, story := range map[string]func(n int, tell func(history.Event)){
-		"a worker whose process starts again and again": func(n int, tell func(history.Event)) {
+		"a worker whose process restarts repeatedly": func(n int, tell func(history.Event)) {
 			for i := range n {
 				at := time.Duration(i) * time.Minute
 				tell(history.Event{At: at, Kind: history.ProcessStarted, Process: "w"})
@@ -24,7 +24,7 @@ func TestJudgingTimeGrowsLinearly(t *testing.T) {
 				tell(history.Event{At: at + 30*time.Second, Kind: history.ProcessCrashed, Process: "w"})
 			}
 		},
-		"a process that registers again and again": func(n int, tell func(history.Event)) {
+		"a process that registers repeatedly": func(n int, tell func(history.Event)) {
 			tell(history.Event{Kind: history.ProcessStarted, Process: "w"})
 			for i := range n {
 				at := time.Duration(i) * time.Minute

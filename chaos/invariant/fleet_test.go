@@ -84,7 +84,7 @@ func TestBrakeForgetsWorkersLostBeforeDatabaseOutage(t *testing.T) {
 	}{
 		{"no outage", 0, 158 * second, true},
 		{"an outage before", 123500 * time.Millisecond, 158 * second, false},
-		{"a lease is not over since they were lost", 123500 * time.Millisecond, 151 * second, true},
+		{"a lease has not passed since they were lost", 123500 * time.Millisecond, 151 * second, true},
 		{"an outage before the first of them", 110 * second, 158 * second, true},
 	} {
 		story := []history.Event{{Kind: history.ProcessStarted, Process: "executor-1"}, {Kind: history.ProcessStarted, Process: "executor-2"}}

@@ -98,8 +98,8 @@ type conservationChecker struct {
 	// kept counts, for each process, the unreadable messages that it stored minus those that it
 	// acknowledged afterwards.
 	kept map[string]int
-	// Some evidence doesn't say which process acknowledged a message, or when. Such
-	// acknowledgements and all stored messages are counted and compared at the end.
+	// Some evidence doesn't show which process acknowledged a message, or when. Such acknowledgements and all
+	// stored messages are counted and compared at the end.
 	unnamed, stored int
 }
 

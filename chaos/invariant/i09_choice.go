@@ -56,7 +56,7 @@ func (p *placementChecker) leftClaimed(d *doubt) bool {
 }
 
 // wasHalted reports whether an executor was halted since it may have looked at the workers. When it resumes,
-// it decides by what it read before.
+// it decides by its earlier reading.
 func (p *placementChecker) wasHalted(e *history.Event) bool {
 	return p.s.ledger.entryOf(e.Process).held.presentSince(e.At - p.memory)
 }
@@ -134,8 +134,8 @@ func (p *placementChecker) answersProbes(w *candidate, now time.Duration) bool {
 	return t != nil && p.s.roads.roadOf(t.process).isClear(now-p.s.bounds.Probes)
 }
 
-// betterWorker returns a worker that fits an execution at least as well as w, as far as an executor can know,
-// and for which the condition of since has held for long enough; nil if there is none.
+// betterWorker returns another worker that an executor must know to fit an execution, and for which the
+// condition of since has held for long enough; nil if there is none.
 func (p *placementChecker) betterWorker(w *candidate, now time.Duration, l *life, since func(*candidate) time.Duration) *candidate {
 	old := now - p.memory
 	for _, other := range p.candidates {

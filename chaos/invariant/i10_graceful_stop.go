@@ -42,8 +42,7 @@ type gracefulChecker struct {
 	// the number of such faults that last.
 	disturbed  time.Duration
 	disturbing int
-	// stopping is when each process was asked to stop, or began to stop because an operator asked
-	// for it.
+	// stopping is when each process was asked to stop, or began to stop because an operator drains it.
 	stopping map[string]time.Duration
 	// asked holds the stored drain request of each process.
 	asked map[string]drainRequest

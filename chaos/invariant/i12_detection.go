@@ -32,8 +32,8 @@ type detectionChecker struct {
 	seq   uint32
 	// canceling are the executions that their worker was asked to end.
 	canceling []pendingCancel
-	// unready is the time since which each worker has reported that it receives no dispatches, ready since
-	// when each worker with a recorded outage has reported that it does.
+	// unready is the time since which each worker has reported that it receives no dispatches. ready is the
+	// time since which each worker with a recorded outage has reported that it receives them.
 	unready, ready sinceByIncarnation
 	// broken is the number of lasting faults of links. While one lasts, the reply to a renewal that the
 	// database stored may be lost. mended is when the last one ended.

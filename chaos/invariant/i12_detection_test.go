@@ -136,8 +136,8 @@ func TestLiveWorkerMustEndCancelledExecution(t *testing.T) {
 		{"the worker has a successor", 40 * second, heard + bound + second, false, []happens{{45 * second, succeeded}}},
 		{"its process has crashed", 40 * second, heard + bound + second, false, []happens{{45 * second, of(history.ProcessCrashed)}}},
 		{"its process is paused", 40 * second, heard + bound + second, false, []happens{{45 * second, of(history.ProcessPaused)}}},
-		{"its process goes on, and ends it in time", 100 * second, 50*second + bound, false, []happens{{45 * second, of(history.ProcessPaused)}, {50 * second, of(history.ProcessResumed)}}},
-		{"its process goes on, and does not end it", 100 * second, 51*second + bound, true, []happens{{45 * second, of(history.ProcessPaused)}, {50 * second, of(history.ProcessResumed)}}},
+		{"its process resumes, and ends it in time", 100 * second, 50*second + bound, false, []happens{{45 * second, of(history.ProcessPaused)}, {50 * second, of(history.ProcessResumed)}}},
+		{"its process resumes, and does not end it", 100 * second, 51*second + bound, true, []happens{{45 * second, of(history.ProcessPaused)}, {50 * second, of(history.ProcessResumed)}}},
 		{"its link to the database is slow", 100 * second, heard + bound + second, false, []happens{{45 * second, link(history.FaultBegan)}}},
 		{"its link was slow before", 100 * second, heard + bound + second, true, []happens{{13 * second, link(history.FaultBegan)}, {15 * second, link(history.FaultEnded)}}},
 		{"another process has crashed", 100 * second, heard + bound + second, true, []happens{{45 * second, func(at time.Duration) history.Event {

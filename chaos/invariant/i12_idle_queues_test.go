@@ -37,8 +37,8 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 		{"soon after a fault has held messages of its tests", 13 * time.Minute, false, spoiled("reorder_messages", "*")},
 		{"soon after a fault has dropped messages of its tests", 13 * time.Minute, false, spoiled("drop_messages", "*")},
 		{"late after a fault has held messages of its tests", 16 * time.Minute, true, spoiled("reorder_messages", "*")},
-		{"late, beside a fault that has held dispatches", 13 * time.Minute, true, spoiled("reorder_messages", "execution.scheduled")},
-		{"late, beside a fault that has repeated messages of its tests", 13 * time.Minute, true, spoiled("duplicate_messages", "*")},
+		{"late, during a fault that has held dispatches", 13 * time.Minute, true, spoiled("reorder_messages", "execution.scheduled")},
+		{"late, during a fault that has repeated messages of its tests", 13 * time.Minute, true, spoiled("duplicate_messages", "*")},
 	} {
 		story := []history.Event{
 			{Kind: history.ProcessStarted, Process: "executor-1"},

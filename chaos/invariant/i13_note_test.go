@@ -35,11 +35,11 @@ func TestFailureMessageExplainsMissingRetry(t *testing.T) {
 		wrong bool
 		story []history.Event
 	}{
-		{"no retry follows and it says so", false, []history.Event{failed(execution.Unknown, 7), stored(execution.Unknown, "Action failed: exit status 7: oops"+note)}},
-		{"no retry follows and it does not say so", true, []history.Event{failed(execution.Unknown, 7), stored(execution.Unknown, "Action failed: exit status 7: oops")}},
+		{"no retry follows and the message says so", false, []history.Event{failed(execution.Unknown, 7), stored(execution.Unknown, "Action failed: exit status 7: oops"+note)}},
+		{"no retry follows and the message omits that", true, []history.Event{failed(execution.Unknown, 7), stored(execution.Unknown, "Action failed: exit status 7: oops")}},
 		{"it names another exit code", true, []history.Event{failed(execution.Unknown, 8), stored(execution.Unknown, "Action failed: exit status 8"+note)}},
 		{"a retry follows", false, []history.Event{failed(execution.Transient, 7), stored(execution.Transient, "Action failed: exit status 7")}},
-		{"a retry follows and it says none does", true, []history.Event{failed(execution.Transient, 7), stored(execution.Transient, "Action failed: exit status 7"+note)}},
+		{"a retry follows and the message denies it", true, []history.Event{failed(execution.Transient, 7), stored(execution.Transient, "Action failed: exit status 7"+note)}},
 		{"its reason is another one", true, []history.Event{failed(execution.Transient, 7), stored(execution.Unknown, "Action failed: exit status 7"+note)}},
 		{"the database has refused the message", false, []history.Event{failed(execution.Unknown, 7), stored(execution.Unknown, "Action failed: the database refused the action's output: no")}},
 		{"its cancellation was requested", false, []history.Event{cancelling, failed(execution.Unknown, 7), fromCanceling}},

@@ -8,8 +8,8 @@ import (
 )
 
 // This file is the part of invariant 13 about the reasons that a worker reports for the end of a run, whether
-// the end is stored, or refused and kept. The worker must have had the reason that it reports. For runs that
-// ended by themselves, the machine's report counts.
+// the end is stored or refused. The worker must have had the reason that it reports. For runs that ended by
+// themselves, the machine's report counts.
 
 // Starts notes that the machine is asked to start an action.
 func (c *Calls) Starts(key execution.Key) {
@@ -64,7 +64,7 @@ func (c *Calls) judgeResultWait(now time.Duration, key execution.Key, r *callsOf
 // moment in the near future.
 const clocksOfRuns = time.Second
 
-// judgeReason judges what a worker is about to report about the end of a run.
+// judgeReason judges a worker's report about the end of a run before it is sent.
 func (c *Calls) judgeReason(now time.Duration, e *End, r *callsOfRun) {
 	if c.result == nil {
 		return

@@ -53,7 +53,7 @@ func TestCauseCountsFromStartOfWindow(t *testing.T) {
 					w.of[i].recordMoment(at)
 				}
 				if c.isExplainedByFault(row.causes) == early {
-					t.Errorf("%v: %s, early %v: it counts, or does not", row.reason, one.describeFor("w"), early)
+					t.Errorf("%v: %s, early %v: wrongly counted or not counted", row.reason, one.describeFor("w"), early)
 				}
 			}
 		}
@@ -92,7 +92,7 @@ func TestWorkerLossNeedsFaultOfThatWorker(t *testing.T) {
 			t.Errorf("%s: %q", c.name, why)
 		}
 		if !c.earned && !strings.Contains(why, "marked lost by executor-1") {
-			t.Errorf("%s: the message does not say what happened: %q", c.name, why)
+			t.Errorf("%s: the message lacks what happened: %q", c.name, why)
 		}
 	}
 }
@@ -163,13 +163,13 @@ func TestDelayedClaimExplainsEarlyRunTimeout(t *testing.T) {
 		faults  []history.Event
 		earned  bool
 	}{
-		{"held", arrived, execution.Worker, cut(11*second, 315*second, "database"), true},
-		{"held until the link had just recovered", arrived, execution.Worker, cut(11*second, claimed-recovery, "database"), true},
+		{"delayed", arrived, execution.Worker, cut(11*second, 315*second, "database"), true},
+		{"delayed until the link had just recovered", arrived, execution.Worker, cut(11*second, claimed-recovery, "database"), true},
 		{"sent when the link had long recovered", arrived, execution.Worker, cut(11*second, claimed-recovery-1, "database"), false},
-		{"not held", arrived, execution.Worker, nil, false},
+		{"not delayed", arrived, execution.Worker, nil, false},
 		{"cut off from the broker only", arrived, execution.Worker, cut(11*second, 315*second, "broker"), false},
 		{"cut off before the dispatch came", 316 * second, execution.Worker, cut(11*second, 315*second, "database"), false},
-		{"held for less than its time", 100 * second, execution.Worker, cut(11*second, 315*second, "database"), false},
+		{"delayed for less than its run time", 100 * second, execution.Worker, cut(11*second, 315*second, "database"), false},
 		{"ended by the executor, which goes by the run deadline", arrived, execution.TimeoutMonitor, cut(11*second, 315*second, "database"), false},
 	} {
 		story := slices.Concat([]history.Event{
@@ -235,10 +235,10 @@ func TestWaitingAtFullWorkerExplainsNoFailure(t *testing.T) {
 		earned      bool
 	}{
 		{"full the whole time", 0, 140 * second, false},
-		{"full at first, and told", 40 * second, 140 * second, false},
-		{"full at first, told at the edge", 40 * second, 30 * second, false},
-		{"full at first, and not told", 40 * second, 30*second - 1, true},
-		{"free in the moment of the dispatch", 30*second - 1, 140 * second, true},
+		{"full at first, and reported", 40 * second, 140 * second, false},
+		{"full at first, reported at the last moment", 40 * second, 30 * second, false},
+		{"full at first, and not reported", 40 * second, 30*second - 1, true},
+		{"free at the moment of the dispatch", 30*second - 1, 140 * second, true},
 	}
 	for _, c := range cases {
 		for _, to := range []execution.Status{execution.Requested, execution.Failed} {
@@ -249,7 +249,7 @@ func TestWaitingAtFullWorkerExplainsNoFailure(t *testing.T) {
 				t.Errorf("%s, then %v: %q", c.name, to, why)
 			}
 			if !c.earned && !strings.Contains(why, "waiting behind others is no cause") {
-				t.Errorf("%s: the message does not say that it only waited: %q", c.name, why)
+				t.Errorf("%s: the message lacks that it only waited: %q", c.name, why)
 			}
 		}
 	}
@@ -290,9 +290,9 @@ func TestBlockedQueueCreationExplainsMissingWorker(t *testing.T) {
 		earned bool
 	}{
 		{"nothing", nil, false},
-		{"a message that harms nothing", []history.Event{harmless}, false},
-		{"no queue for a worker that comes", []history.Event{died}, true},
-		{"no queue for a worker that has one", []history.Event{died, active}, false},
+		{"a harmless message", []history.Event{harmless}, false},
+		{"no queue for a new worker", []history.Event{died}, true},
+		{"no new queue, and the worker has one", []history.Event{died, active}, false},
 		{"no queue for a worker that has lost its own", []history.Event{died, active, deleted(history.FaultBegan), deleted(history.FaultEnded)}, true},
 		{"a restart with the message", append([]history.Event{died}, restarted(1)...), true},
 		{"a restart without the message", append([]history.Event{died}, restarted(0)...), false},
@@ -347,7 +347,7 @@ func TestConsumerTimeoutExplainsUnfitWorker(t *testing.T) {
 func TestAuditIsJudgedInPart(t *testing.T) {
 	held := []history.Kind{history.Created, history.Transition, history.Orchestrated}
 	if !ByNumber(17).InPart(held) || ByNumber(17).InPart(nil) {
-		t.Error("an audit is judged in part, and a whole history is not")
+		t.Error("want an audit judged in part, and a complete history not")
 	}
 	if why := earnedOf(held, crowdedStory(0, 140*second, execution.Failed)); !strings.Contains(why, "has held 1 executions with a capacity of 1 since") {
 		t.Errorf("failed for waiting at a worker that was full the whole time: %q", why)
@@ -358,15 +358,15 @@ func TestAuditIsJudgedInPart(t *testing.T) {
 	lost := move(60*second, execution.Running, execution.Abandoned, execution.Reconciler, 1, 2)
 	lost.Reason = execution.WorkerLost
 	if why := earnedOf(held, append(beginning(), lost)); why != "" {
-		t.Errorf("nobody knows what struck its worker: %q", why)
+		t.Errorf("an unknown fault may have struck its worker: %q", why)
 	}
 	cancelled := move(60*second, execution.Running, execution.Cancelled, execution.Worker, 1, 1)
 	cancelled.Reason = execution.CancelRequested
 	if why := earnedOf(held, append(beginning(), cancelled)); !strings.Contains(why, "nobody has asked") {
-		t.Errorf("cancelled, and nobody has asked: %q", why)
+		t.Errorf("cancelled without a request: %q", why)
 	}
 	request := history.Event{At: 50 * second, Kind: history.CancelRequested, Execution: 1, Chain: 1}
 	if why := earnedOf(held, append(beginning(), request, cancelled)); why != "" {
-		t.Errorf("cancelled as asked: %q", why)
+		t.Errorf("cancelled as requested: %q", why)
 	}
 }

@@ -3,7 +3,7 @@ package invariant
 import "time"
 
 // This file is the part of invariant 18 about a worker with useless messages ahead of its dispatches
-// (docs/queues.md, "Messages that nobody should have sent"). After ten messages that led to nothing, it must
+// (docs/queues.md, "Messages that nobody should have sent"). After ten messages that led to no claim, it must
 // ask the database for its dispatches, within a second and at most once a second. It need not ask if all its
 // slots may have been taken meanwhile.
 

@@ -25,7 +25,7 @@ func TestExecutorLookNeedsPeriodOrReason(t *testing.T) {
 			k.Answered(time.Second, LookEnds, false, false, nil)
 			k.Asks(time.Second+interval, LookEnds, batch, 0)
 		}, false},
-		{"again for nothing", func(_ *Suite, k *Looker) {
+		{"again without a reason", func(_ *Suite, k *Looker) {
 			k.Asks(time.Second, LookEnds, batch, 0)
 			k.Answered(time.Second, LookEnds, false, false, nil)
 			k.Asks(time.Second+interval/2, LookEnds, batch, 0)
@@ -41,7 +41,7 @@ func TestExecutorLookNeedsPeriodOrReason(t *testing.T) {
 			k.Asks(time.Second, LookEnds, batch, 0)
 			k.Answered(time.Second, LookEnds, false, false, row)
 		}, true},
-		{"not after a full batch", func(s *Suite, k *Looker) {
+		{"no look after a full batch", func(s *Suite, k *Looker) {
 			k.Asks(time.Minute, LookEnds, batch, 0)
 			k.Answered(time.Minute, LookEnds, true, true, row)
 			s.Observe(&history.Event{At: time.Minute + interval - time.Second, Kind: history.Quiescent})
@@ -55,7 +55,7 @@ func TestExecutorLookNeedsPeriodOrReason(t *testing.T) {
 			k.Woken(2*time.Second, 0)
 			k.Asks(2*time.Second, LookSchedule, batch, 0)
 		}, false},
-		{"twice for a hint", func(_ *Suite, k *Looker) {
+		{"twice for one hint", func(_ *Suite, k *Looker) {
 			k.Asks(time.Second, LookSchedule, batch, 0)
 			k.Answered(time.Second, LookSchedule, false, false, nil)
 			k.Woken(2*time.Second, 0)
@@ -63,26 +63,26 @@ func TestExecutorLookNeedsPeriodOrReason(t *testing.T) {
 			k.Answered(2*time.Second, LookSchedule, false, false, nil)
 			k.Asks(2*time.Second, LookSchedule, batch, 0)
 		}, true},
-		{"for a hint that was held while the database was away", func(s *Suite, k *Looker) { afterOutage(s, k, true) }, false},
-		{"without a reason after the database was away", func(s *Suite, k *Looker) { afterOutage(s, k, false) }, true},
+		{"for a hint that was held while the database was down", func(s *Suite, k *Looker) { afterOutage(s, k, true) }, false},
+		{"without a reason after the database was down", func(s *Suite, k *Looker) { afterOutage(s, k, false) }, true},
 		{"more than a batch", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookSchedule, batch+1, 0) }, true},
 		{"a period after each pass that ended at its limit of batches", func(s *Suite, k *Looker) {
 			fullPasses(k, mostBatches, mostBatches, mostBatches)
 			k.c.judgeLateLook(k, LookKeys, 3*sweepPeriod+10*time.Second, s.promptBound())
 		}, false},
-		{"not after a full batch in the pass after one that ended at its limit", func(s *Suite, k *Looker) {
+		{"no look after a full batch in the pass after one that ended at its limit", func(s *Suite, k *Looker) {
 			fullPasses(k, mostBatches, mostBatches-1)
 			k.c.judgeLateLook(k, LookKeys, 2*sweepPeriod+10*time.Second, s.promptBound())
 		}, true},
-		{"for nothing, after a pass that followed one that ended at its limit", func(_ *Suite, k *Looker) {
+		{"without a reason, after a pass that followed one that ended at its limit", func(_ *Suite, k *Looker) {
 			fullPasses(k, mostBatches, mostBatches-1)
 			k.Asks(2*sweepPeriod+time.Second, LookKeys, 1, execution.KeyLifetime)
 			k.Answered(2*sweepPeriod+time.Second, LookKeys, false, false, nil)
 			k.Asks(2*sweepPeriod+2*time.Second, LookKeys, 1, execution.KeyLifetime)
 		}, true},
-		{"what is to be kept", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, time.Hour) }, true},
-		{"what is old enough", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, execution.KeyLifetime) }, false},
-		{"a probe that failed told as ready", func(_ *Suite, k *Looker) { k.Tells(time.Second, 1, true, "refused") }, true},
+		{"keys that must be kept", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, time.Hour) }, true},
+		{"keys that are old enough", func(_ *Suite, k *Looker) { k.Asks(time.Second, LookKeys, batch, execution.KeyLifetime) }, false},
+		{"a failed probe recorded as ready", func(_ *Suite, k *Looker) { k.Tells(time.Second, 1, true, "refused") }, true},
 	} {
 		s := New(c, []int{18})
 		s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "e"})
@@ -107,7 +107,7 @@ func fullPasses(k *Looker, batches ...int) {
 func TestReconcilerReclaimsOnlyForItsReasons(t *testing.T) {
 	for reason, ok := range map[execution.Reason]bool{execution.Transient: true, execution.WorkerUnavailable: true, execution.Connection: false, execution.QueueTimeout: false} {
 		if got := takesBackFor(execution.Reconciler, reason); got != ok {
-			t.Errorf("the reconciler takes back because of %v: %v, want %v", reason, got, ok)
+			t.Errorf("the reconciler reclaims because of %v: %v, want %v", reason, got, ok)
 		}
 	}
 }
@@ -183,7 +183,7 @@ func TestFullBatchRequiresPromptNextLook(t *testing.T) {
 		by         string
 		at, within time.Duration
 	}{
-		{"its session goes on", LookSchedule, "", 0, 2 * prompt},
+		{"its session continues", LookSchedule, "", 0, 2 * prompt},
 		{"it gives up its session", LookSchedule, "e", looked, again},
 		{"it gives up its session while it publishes again", LookUnpublished, "e", looked, again},
 		{"it gave up its session before", LookSchedule, "e", looked - 2*prompt, 2 * prompt},

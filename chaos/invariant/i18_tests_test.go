@@ -24,7 +24,7 @@ func TestRetiredQueuesAllowEarlyCanary(t *testing.T) {
 	}{
 		{"the retention is over", []history.Event{test(retention + second)}, false},
 		{"the retention isn't over", []history.Event{test(retention - 30*second)}, true},
-		{"the worker came back in time", []history.Event{back, test(retention + second)}, true},
+		{"the worker re-registered in time", []history.Event{back, test(retention + second)}, true},
 	} {
 		conf := config.Default(config.Hardened)
 		conf.Executor.QueueRetention = retention
@@ -67,7 +67,7 @@ func TestBlockedQueueCreationExcusesMissingCanary(t *testing.T) {
 		broken bool
 	}{
 		{"nothing wrong", []history.Event{check(11 * time.Minute)}, true},
-		{"a message died that harms nothing", []history.Event{died(8*time.Minute, history.Expired, 0), check(11 * time.Minute)}, true},
+		{"a harmless message died", []history.Event{died(8*time.Minute, history.Expired, 0), check(11 * time.Minute)}, true},
 		{"a message expired, and the broker creates no queue since", []history.Event{died(8*time.Minute, history.Expired, 1), check(11 * time.Minute)}, false},
 		{"a message was rejected, and the broker creates no queue since", []history.Event{died(8*time.Minute, history.Rejected, 1), check(11 * time.Minute)}, false},
 		{"it creates no queue since the test was overdue", []history.Event{check(11 * time.Minute), died(11*time.Minute+second, history.Expired, 1)}, true},

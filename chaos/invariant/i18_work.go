@@ -42,7 +42,8 @@ func boundedEffort() *Invariant {
 //
 // A reclaimed dispatch (scheduled → requested) waits for a backoff, which doubles at most five times if the
 // dispatch doesn't count. The bound is 2, plus as many of the shortest backoffs as fit into T, plus one for
-// each change of the fleet, because executions that a stopping worker releases are due at once.
+// each change of the fleet. The last term covers executions that a stopping worker releases, which are due at
+// once.
 //
 // A dispatch is published once. When it is older than the confirm timeout, each executor republishes it every
 // reconcile interval.
@@ -50,9 +51,9 @@ func boundedEffort() *Invariant {
 // These bounds limit the transitions of one execution: three for each dispatch, two for each
 // fruitless claim, and its end.
 //
-// In a minute, a process makes the statements of its loops, one pass more of each than fits, and
-// statementsAnEvent for each event of the run, because every message may wake it. A failed
-// statement is repeated; held dead letters are retried with a backoff of their own.
+// In a minute, a process makes the statements of its loops, with one pass more of each than fits, and
+// statementsAnEvent for each event of the run: every message may wake it. A failed statement is repeated;
+// held dead letters are retried with a separate backoff.
 const (
 	// statementsAnEvent is the number of statements of the passes that one event of the run can
 	// wake.
@@ -78,7 +79,7 @@ type budget struct {
 type workChecker struct {
 	roster
 	i         *Invariant
-	executors map[string]bool // that schedule
+	executors map[string]bool // those that schedule
 	// scheduled is the last executor that scheduled an execution.
 	scheduled string
 	runtimes  int64 // the greatest number that one worker offers
@@ -132,8 +133,7 @@ type recentDispatch struct {
 // Work counts the statements of each process since the start. Only the simulated world implements
 // it.
 type Work interface {
-	// Statements calls visit for each process in a fixed order; worker tells workers from
-	// executors.
+	// Statements calls visit for each process in a fixed order; worker is whether the process is a worker.
 	Statements(visit func(process string, worker bool, made uint64))
 }
 

@@ -127,7 +127,7 @@ func TestLateConfirmAllowsRepublishing(t *testing.T) {
 			move(2*second, execution.Scheduling, execution.Scheduled, execution.Scheduler, 0, 1),
 			message(2*second, history.Published, "", 1), message(2*second+again, history.Published, "", 1))
 		if got := work18(events, nil); got != broken {
-			t.Errorf("published again after %v: broken %v, want %v", again, got, broken)
+			t.Errorf("republished after %v: broken %v, want %v", again, got, broken)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestReclaimsWaitForBackoff(t *testing.T) {
 		return events
 	}
 	if !work18(story(time.Second), nil) || work18(story(40*time.Second), nil) {
-		t.Error("twenty take-backs in twenty seconds break the budget, one each 40 s do not")
+		t.Error("want twenty reclaims in twenty seconds to break the budget, and one every 40 s not to")
 	}
 }
 
@@ -174,7 +174,7 @@ func TestSpinningProcessBreaksBudget(t *testing.T) {
 		t.Errorf("found %v", s.Findings())
 	}
 	if New(config.Default(config.Hardened), []int{1}).Spins("x", 2, 1) {
-		t.Error("a rule that is not judged has judged")
+		t.Error("a rule that is not in the suite has judged")
 	}
 }
 

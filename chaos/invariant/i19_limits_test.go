@@ -49,7 +49,7 @@ func TestExecutionHasLimitsOfItsRequest(t *testing.T) {
 		}
 	}
 	if found := limits19(asked(func(e *history.Event) { e.Key, e.Limit = "of somebody else", 9 })); len(found) > 0 {
-		t.Errorf("of a request that nobody knows: %q", found)
+		t.Errorf("for an unknown request: %q", found)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestDeadlinesFollowLimits(t *testing.T) {
 	}
 	// An audit has no run timeout, so there is nothing to judge.
 	if found := limits19(created(second), scheduling, until(scheduled, second), until(running, second)); len(found) > 0 {
-		t.Errorf("of limits that are not known: %q", found)
+		t.Errorf("for unknown limits: %q", found)
 	}
 }
 

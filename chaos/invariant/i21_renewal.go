@@ -3,8 +3,8 @@ package invariant
 import "time"
 
 // This file is the part of invariant 21 about a worker whose claim was refused because its lease is over by
-// the database's clock, which may have been set forwards. It must not wait for its next regular heartbeat:
-// until one renews the lease, it can't claim anything. Only the simulated world reports calls.
+// the database's clock. That clock may have been set forwards. The worker must not wait for its next regular
+// heartbeat: until one renews the lease, it can't claim anything. Only the simulated world reports calls.
 
 // renewalNeed records one incarnation's need to renew its lease. Times are on the process's clock.
 type renewalNeed struct {

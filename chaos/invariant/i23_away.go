@@ -7,8 +7,8 @@ import (
 	"handoff/core/config"
 )
 
-// awayServers is invariant 23 (defect D57): a server that returns must not meet a crowd of clients, and a
-// process that calls a dead server without pauses wastes its machine and fills its log.
+// awayServers is invariant 23 (defect D57): a server that returns must not meet a crowd of clients. A process
+// that calls a dead server without pauses wastes its machine and fills its log.
 func awayServers() *Invariant {
 	i := &Invariant{
 		Number: 23, Name: "left in peace",
@@ -36,8 +36,7 @@ const (
 // Connections counts each process's attempts to connect to the broker since the start. A [Work] may
 // implement it.
 type Connections interface {
-	// Connections calls visit for each process in a fixed order; worker tells workers from
-	// executors.
+	// Connections calls visit for each process in a fixed order; worker is whether the process is a worker.
 	Connections(visit func(process string, worker bool, made uint64))
 }
 

@@ -281,8 +281,8 @@ func (lc *lyingChecker) judgeLateClaims(now time.Duration) {
 const longestRest = 30 * time.Second
 
 // judgeTakeBack judges whether an expired dispatch should have counted: the dispatch reached the broker, its
-// time was over by every clock, and all that time its worker was active, renewed its lease, could write and
-// was idle. A message that came to the worker after that time, or was stuck in its queue, was never left
+// time was over by every clock, and its worker was active and idle all that time, renewed its lease and could
+// write. A message that came to the worker after that time, or was stuck in its queue, was never left
 // unclaimed.
 func (lc *lyingChecker) judgeTakeBack(e *history.Event, l *life) {
 	byTime := e.Reason == execution.QueueTimeout || e.Reason == execution.DispatchTimeout

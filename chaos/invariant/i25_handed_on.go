@@ -31,8 +31,8 @@ type handedOnChecker struct {
 	agenda agenda
 	// unmarked holds the dispatches that must be marked, or claimed, by a certain time.
 	unmarked agenda
-	// hung holds for each executor the times at which it committed dispatches that it then sent to a queue
-	// that hangs, in order, without those older than hungFor.
+	// hung holds for each executor when it committed dispatches that it then sent to a hanging queue: in
+	// order, and without times older than hungFor.
 	hung map[string][]time.Duration
 	// unheard is when each executor last sent a dispatch to a worker's hanging queue.
 	unheard map[dispatchRoute]time.Duration

@@ -45,17 +45,17 @@ func TestHintSenderRules(t *testing.T) {
 		want string
 	}{
 		{"under its name", func(c *Conduct) { c.Publishing("shell-1", hint("shell-1/1", 1), 165*second) }, ""},
-		{"under its name, a second process of it", func(c *Conduct) { c.Publishing("shell-1 twin 0", hint("shell-1/1", 1), 165*second) }, ""},
+		{"under its name, by a twin", func(c *Conduct) { c.Publishing("shell-1 twin 0", hint("shell-1/1", 1), 165*second) }, ""},
 		{"under another name", func(c *Conduct) { c.Publishing("shell-1", hint("shell-2/1", 1), 165*second) }, "does not begin with its name"},
 		{"under the beginning of a name", func(c *Conduct) { c.Publishing("shell-1", hint("shell/1", 1), 165*second) }, "does not begin with its name"},
-		{"returned, and sent again", func(c *Conduct) {
+		{"returned, and repeated", func(c *Conduct) {
 			m := hint("shell-1/1", 1)
 			c.Publishing("shell-1", m, 165*second)
 			c.Published("shell-1", line(true), m, broker.Returned, 165*second)
 			c.Publishing("shell-1", m, 165*second+100*time.Millisecond)
 			c.Published("shell-1", line(true), m, broker.Confirmed, 165*second+100*time.Millisecond)
 		}, ""},
-		{"returned, and not sent again", func(c *Conduct) {
+		{"returned, and not repeated", func(c *Conduct) {
 			m := hint("shell-1/1", 1)
 			c.Publishing("shell-1", m, 165*second)
 			c.Published("shell-1", line(true), m, broker.Returned, 165*second)
@@ -133,25 +133,25 @@ func TestLateAnswerKeepsHintAttemptCount(t *testing.T) {
 	}{
 		{"the last answer comes late", append(tried(3),
 			sent(166*second), at(169*second, quiet), told(broker.Returned, 170*second), at(173*second, quiet)), ""},
-		{"the third answer comes late, and nobody tries again", append(tried(2),
+		{"the third answer comes late, and the hint is not repeated", append(tried(2),
 			sent(166*second), at(169*second, quiet), told(broker.Returned, 170*second), at(173*second, quiet)), "attempt 3, and has not sent it again"},
-		{"the third answer comes late and is not known, and nobody tries again", append(tried(2),
+		{"the third answer comes late and is unknown, and the hint is not repeated", append(tried(2),
 			sent(166*second), at(169*second, quiet), told(broker.Unknown, 170*second), at(173*second, quiet)), ""},
-		{"it stands still before the last attempt", append(tried(3),
+		{"its process is frozen before the last attempt", append(tried(3),
 			at(166*second, history.ProcessFrozen), at(169*second, quiet), at(170*second, history.ProcessThawed),
 			sent(171*second), told(broker.Returned, 171*second), at(174*second, quiet)), ""},
-		{"it stands still before the third attempt, and nobody tries again", append(tried(2),
+		{"its process is frozen before the third attempt, and the hint is not repeated", append(tried(2),
 			at(166*second, history.ProcessFrozen), at(169*second, quiet), at(170*second, history.ProcessThawed),
 			sent(171*second), told(broker.Returned, 171*second), at(174*second, quiet)), "attempt 3, and has not sent it again"},
 		{"its session has just opened, and attempts without one are not seen", []func(*Suite){
 			sent(165 * second), over(fresh(164*second+950*time.Millisecond), 165*second),
 			sent(165*second + tenth), told(broker.Returned, 165*second+tenth), at(169*second, quiet),
 		}, ""},
-		{"its session has been open for a while, and nobody tries again", []func(*Suite){
+		{"its session has been open for a while, and the hint is not repeated", []func(*Suite){
 			sent(165 * second), over(fresh(160*second), 165*second),
 			sent(165*second + tenth), told(broker.Returned, 165*second+tenth), at(169*second, quiet),
 		}, "attempt 2, and has not sent it again"},
-		{"it has stood still just before, and attempts without a session are not seen", []func(*Suite){
+		{"its process was paused just before, and attempts without a session are not seen", []func(*Suite){
 			at(160*second, history.ProcessPaused), at(164*second, history.ProcessResumed),
 			sent(165 * second), told(broker.Returned, 165*second), at(169*second, quiet),
 		}, ""},

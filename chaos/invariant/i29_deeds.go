@@ -76,7 +76,7 @@ func (l *Line) reportedDeed() (d deed, told bool) {
 		}
 	}
 	for status := execution.None; int(status) < execution.Statuses; status++ {
-		// No line has the execution marked as requested; such a line has it dispatched again.
+		// No line reports requested as the new status; such a line reports another dispatch.
 		if status.String() == what && status != execution.Requested {
 			d.to = status
 		}

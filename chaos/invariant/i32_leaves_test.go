@@ -43,9 +43,9 @@ func TestRetentionDeletesChainsOnTime(t *testing.T) {
 			r.over(ended, 1, 1)
 			r.leaves(ended+time.Hour-time.Second, 1, 1)
 		}, "too early"},
-		"too late":         {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.over(ended, 1, 1); r.leaves(3*time.Hour, 1, 1) }, "still there"},
-		"never":            {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.over(ended, 1, 1) }, "still there"},
-		"while it goes on": {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.leaves(2*time.Hour, 1, 1) }, "has not ended"},
+		"too late":               {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.over(ended, 1, 1); r.leaves(3*time.Hour, 1, 1) }, "still there"},
+		"never":                  {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.over(ended, 1, 1) }, "still there"},
+		"while it is unfinished": {func(r *keptRun) { r.created(0, 1, 1, 0, ""); r.leaves(2*time.Hour, 1, 1) }, "has not ended"},
 		"half of a chain": {func(r *keptRun) {
 			r.created(0, 1, 1, 0, "")
 			r.over(ended, 1, 1)
@@ -59,7 +59,7 @@ func TestRetentionDeletesChainsOnTime(t *testing.T) {
 			r.over(ended, 1, 1)
 			r.leaves(oracle.KeyLifetime, 1, 1)
 		}, ""},
-		"a child of a parent that goes on": {func(r *keptRun) {
+		"a child of an unfinished parent": {func(r *keptRun) {
 			r.created(0, 1, 1, 0, "")
 			r.created(0, 2, 2, 1, "")
 			r.over(ended, 2, 2)
@@ -128,7 +128,7 @@ func TestRetentionDeletesOnlyGoneIncarnations(t *testing.T) {
 		"with its worker, although it has a successor": {
 			[]history.Event{registered(0, 1), lost, registered(2*time.Minute, 2), left(4*time.Hour, 1)}, "but a later one has registered",
 		},
-		"while it is there": {[]history.Event{registered(0, 1), left(4*time.Hour, 1)}, "is starting"},
+		"while it is up": {[]history.Event{registered(0, 1), left(4*time.Hour, 1)}, "is starting"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := config.Default(config.Hardened)

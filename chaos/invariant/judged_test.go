@@ -16,7 +16,7 @@ func TestInvariantsAreOrderedByNumber(t *testing.T) {
 			number++
 		}
 		if i.Number != number {
-			t.Errorf("invariant %d (%s) stands at number %d of the list", i.Number, i.Name, number)
+			t.Errorf("invariant %d (%s) is at place %d of the list", i.Number, i.Name, number)
 		}
 	}
 	if number != Last {

@@ -133,21 +133,21 @@ func TestLawfulVariantsBreakNothing(t *testing.T) {
 		broken    bool
 		story     []history.Event
 	}{
-		{"what is canceling is ended after its deadline and grace", 2, false, asked(302*second+grace, execution.TimeoutMonitor)},
-		{"and before", 2, true, asked(302*second+grace-second, execution.TimeoutMonitor)},
-		{"and by somebody who does not look at deadlines", 2, true, asked(302*second+grace, execution.Reconciler)},
+		{"canceling is ended after its deadline and grace", 2, false, asked(302*second+grace, execution.TimeoutMonitor)},
+		{"canceling is ended before that", 2, true, asked(302*second+grace-second, execution.TimeoutMonitor)},
+		{"canceling is ended by a part that does not check deadlines", 2, true, asked(302*second+grace, execution.Reconciler)},
 		{"a child is due by the clock of the database", 8, false, child(5 * second)},
 		{"a new incarnation of a cordoned worker waits", 9, false, again(true)},
-		{"a new incarnation of another waits", 9, true, again(false)},
-		{"what comes back again and again is not left waiting", 9, false, returned(true)},
-		{"what nobody takes is", 9, true, returned(false)},
-		{"what somebody acknowledged unread is stored before", 6, false, unread(history.DeadLetterStored, history.Acked)},
-		{"or after, as far as can be told", 6, false, unread(history.Acked, history.DeadLetterStored)},
-		{"once, and two were acknowledged", 6, true, unread(history.Acked, history.DeadLetterStored, history.Acked)},
-		{"what an attacker sent expires and waits, and its queue is deleted", 6, false, forged(history.Expired, history.Dropped)},
-		{"what an attacker sent is dropped before its time", 6, true, forged(history.Dropped)},
-		{"a worker is not told", 12, false, unheard("partition")},
-		{"a worker is told", 12, true, unheard("crash")},
+		{"a new incarnation of an uncordoned worker waits", 9, true, again(false)},
+		{"an execution whose dispatches are returned is not left waiting", 9, false, returned(true)},
+		{"an execution without dispatches is left waiting", 9, true, returned(false)},
+		{"an unreadable message is stored before its acknowledgement", 6, false, unread(history.DeadLetterStored, history.Acked)},
+		{"an unreadable message is stored after its acknowledgement", 6, false, unread(history.Acked, history.DeadLetterStored)},
+		{"one unreadable message is stored, and two were acknowledged", 6, true, unread(history.Acked, history.DeadLetterStored, history.Acked)},
+		{"an attacker's message expires, and its queue is deleted", 6, false, forged(history.Expired, history.Dropped)},
+		{"an attacker's message is dropped before its time", 6, true, forged(history.Dropped)},
+		{"a worker does not learn of a cancellation", 12, false, unheard("partition")},
+		{"a worker learns of a cancellation", 12, true, unheard("crash")},
 	} {
 		if got := slices.Contains(judge(c.story), c.invariant); got != c.broken {
 			t.Errorf("%s: invariant %d broken is %v, want %v", c.name, c.invariant, got, c.broken)

@@ -113,10 +113,10 @@ func TestReactionsArePrompt(t *testing.T) {
 		{"a dispatch that is not marked while another executor waits for a queue", 25, passing("executor-2", dispatched, published, later(3*second)), true},
 		{"a dispatch that is not marked, of a pass before the one that waits for a queue", 25, beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan), earlier(submitted), earlier(claimed), earlier(dispatched), earlier(published)}, sent("executor-1"), []history.Event{later(2 * second)})...), true},
 		{"a dispatch that is not sent to a queue that hangs", 25, beside(slices.Concat([]history.Event{hangs(170*second, history.FaultBegan)}, unsent("executor-1"), []history.Event{later(2 * second)})...), false},
-		{"a dispatch that is not sent, before its executor has heard that the queue answers again", 25, answersAgain("executor-1", 150*second, 3*minute-5*time.Millisecond, "executor-1"), false},
-		{"a dispatch that is not sent, long after the queue answered again", 25, answersAgain("executor-1", 150*second, 179*second-time.Millisecond, "executor-1"), true},
+		{"a dispatch that is not sent, before its executor can know that the queue answers", 25, answersAgain("executor-1", 150*second, 3*minute-5*time.Millisecond, "executor-1"), false},
+		{"a dispatch that is not sent, long after the queue answers", 25, answersAgain("executor-1", 150*second, 179*second-time.Millisecond, "executor-1"), true},
 		{"a dispatch that is not sent, and another executor waited for the queue", 25, answersAgain("executor-2", 150*second, 3*minute-5*time.Millisecond, "executor-1"), true},
-		{"a dispatch that is not sent, and nobody waited for the queue", 25, answersAgain("", 150*second, 3*minute-5*time.Millisecond, "executor-1"), true},
+		{"a dispatch that is not sent, and no executor waited for the queue", 25, answersAgain("", 150*second, 3*minute-5*time.Millisecond, "executor-1"), true},
 		{"a dispatch that is not sent, and its executor must have given up its session", 25, answersAgain("executor-1", 145*second, 3*minute-5*time.Millisecond, "executor-1"), true},
 		{"a dispatch that is not sent", 25, calmly(submitted, claimed, dispatched, later(2*second)), true},
 		{"a dispatch that is sent", 25, calmly(submitted, claimed, dispatched, published, later(2*second)), false},
@@ -126,7 +126,7 @@ func TestReactionsArePrompt(t *testing.T) {
 		{"a dispatch that is claimed and not marked", 25, calmly(submitted, claimed, dispatched, published, running), true},
 		{"a refused claim of a dispatch that is not marked", 25, calmly(submitted, claimed, dispatched, published, refused), false},
 		{"a dispatch that is claimed and marked", 25, calmly(submitted, claimed, dispatched, published, marked(1), running, later(3*second)), false},
-		{"a mark of what is not scheduled", 25, calmly(submitted, claimed, marked(1)), true},
+		{"a mark of an execution that is not scheduled", 25, calmly(submitted, claimed, marked(1)), true},
 		{"a mark of another epoch", 25, calmly(submitted, claimed, dispatched, published, marked(3)), true},
 		{"due, with a worker that has room", 26, calmly(submitted, later(3*second)), true},
 		{"due, while an executor that may hold the hint is on a slow link", 26, calmly(fault("executor-2"), submitted, later(3*second)), false},
@@ -139,7 +139,7 @@ func TestReactionsArePrompt(t *testing.T) {
 		{"canceling within it", 27, calmly(submitted, claimed, dispatched, running, canceling, later(2*second)), false},
 		{"canceling at a worker on a slow link", 27, calmly(fault("shell-1"), submitted, claimed, dispatched, running, canceling, later(4*second)), false},
 		{"scheduled at a worker that was declared lost", 28, calmly(submitted, claimed, dispatched, published, lost, later(2*second)), true},
-		{"scheduled at a worker that has registered anew", 28, calmly(submitted, claimed, dispatched, published, superseded, later(2*second)), false},
+		{"scheduled at a worker that has re-registered", 28, calmly(submitted, claimed, dispatched, published, superseded, later(2*second)), false},
 		{"running there, within the grace", 28, calmly(submitted, claimed, dispatched, published, running, lost, later(2*second)), false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -171,10 +171,10 @@ func TestGivenUpSessionExcusesUnsentDispatch(t *testing.T) {
 	}{
 		{"not sent", false, "executor-1", 3 * minute, false},
 		{"not sent, and the pass began before that", false, "executor-1", 3*minute - second/2, false},
-		{"not sent, and it was connected again long before", false, "executor-1", 3*minute - 2*second, true},
+		{"not sent, and it had reconnected long before", false, "executor-1", 3*minute - 2*second, true},
 		{"not sent, and another executor gave up its session", false, "executor-2", 3 * minute, true},
 		{"sent, not confirmed", true, "executor-1", 3 * minute, false},
-		{"sent, not confirmed, and it was connected again before", true, "executor-1", 3*minute - second/2, true},
+		{"sent, not confirmed, and it had reconnected before", true, "executor-1", 3*minute - second/2, true},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := New(config.Default(config.Hardened), []int{25})
@@ -204,7 +204,7 @@ func TestGivenUpSessionExcusesWaitingExecution(t *testing.T) {
 		breaks     bool
 	}{
 		{"one of them gave it up", "executor-2", 3 * minute, 3*minute + again, false},
-		{"it was connected again long ago", "executor-2", 3*minute - again - second, 3*minute + 3*second, true},
+		{"it had reconnected long before", "executor-2", 3*minute - again - second, 3*minute + 3*second, true},
 		{"it waits for longer than that", "executor-2", 3 * minute, 3*minute + again + 2*second, true},
 		{"a worker gave it up", "shell-1", 3 * minute, 3*minute + 3*second, true},
 	} {

@@ -16,7 +16,7 @@ func TestViolationDurationsAreRounded(t *testing.T) {
 		{[]any{8*time.Second + 5, 8*time.Second + 5, "x"}, "8s 8s x"},
 	} {
 		if got := fmt.Sprintf("%v %v %v", roundDurations(c.args)...); got != c.want {
-			t.Errorf("%v is told as %q, not as %q", c.args, got, c.want)
+			t.Errorf("%v is formatted as %q, want %q", c.args, got, c.want)
 		}
 	}
 }

@@ -13,9 +13,8 @@ import (
 // hindersReading are the causes that can keep an executor from reading the database's clock.
 const hindersReading = standsStill | toDatabase | databaseFails
 
-// firstReading is the latest time of an executor's first reading of the database's clock since its start,
-// never if it need not have read the clock by now. A process whose start is unknown counts as started with
-// the history.
+// firstReading is when an executor must first have read the database's clock since its start, never if it
+// need not have read it yet. A process whose start is unknown counts as started with the history.
 func (s *Suite) firstReading(process string, now time.Duration) time.Duration {
 	p := s.roads.byName[process]
 	if p != nil && p.read != 0 {

@@ -27,7 +27,7 @@ func TestMissedClockStepExcusesExecutor(t *testing.T) {
 		story  []history.Event
 		breaks bool
 	}{
-		{"it had read it", []history.Event{event(0, history.ProcessStarted), stepped}, true},
+		{"it had read the clock", []history.Event{event(0, history.ProcessStarted), stepped}, true},
 		{"it started after the step", []history.Event{event(0, history.ProcessStarted), event(3*second, history.ProcessCrashed), stepped, event(11*second, history.ProcessStarted)}, false},
 		{"it was cut off from its start until after the step", []history.Event{event(2*second, history.ProcessStarted), cut(2*second, history.FaultBegan), stepped, cut(11*second, history.FaultEnded)}, false},
 		{"it was cut off until just before the step", []history.Event{event(2*second, history.ProcessStarted), cut(2*second, history.FaultBegan), cut(9*second, history.FaultEnded), stepped}, false},

@@ -12,8 +12,8 @@ import (
 // This file adapts the rules to a database that loses its latest writes (history.DatabaseRewound).
 //
 // Until the loss every rule judges as usual. From then on this suite is silent and passes the history on to
-// another suite. That suite has seen the processes, servers, faults and workers from the beginning. Of
-// executions it has seen only the failures that workers count. It waits until the contract holds: every
+// another suite. That suite has observed the processes, servers, faults and workers from the beginning. Of
+// executions it has observed only the failures that workers count. It waits until the contract holds: every
 // incarnation that has lost an answered heartbeat is over, and no older work is left. Then it judges
 // everything accepted from that moment on, by every rule, and ignores messages and ends of older executions.
 //

@@ -64,7 +64,7 @@ func TestOnlyNewExecutionsAreJudgedAfterLoss(t *testing.T) {
 		"while something from before is left":     {wronglyLimited(41*second, 2, 0), 0},
 		"after that":                              {wronglyLimited(70*second, 3, 0), 1},
 		"a child of an execution from before":     {wronglyLimited(70*second, 3, 1), 0},
-		"an execution from before, told of again": {wronglyLimited(70*second, 1, 0), 0},
+		"an execution from before, created again": {wronglyLimited(70*second, 1, 0), 0},
 	} {
 		before := asked(func(e *history.Event) { e.At, e.Execution, e.Chain = 2*second, 1, 1 })
 		events := []history.Event{before, c.e, tick(60 * second), tick(80 * second)}
@@ -89,9 +89,9 @@ func TestIncarnationWithLostHeartbeatMustEnd(t *testing.T) {
 		events []history.Event
 		want   bool
 	}{
-		"it goes on":              {[]history.Event{registered(1, 1, "shell"), beat(30*second, 1), last}, true},
-		"it is lost":              {[]history.Event{registered(1, 1, "shell"), beat(30*second, 1), at(worker(0, execution.Lost), 45*second), at(created(0), 300*second)}, false},
-		"it had not beaten since": {[]history.Event{registered(1, 1, "shell"), beat(15*second, 1), last}, false},
+		"it continues":                   {[]history.Event{registered(1, 1, "shell"), beat(30*second, 1), last}, true},
+		"it is lost":                     {[]history.Event{registered(1, 1, "shell"), beat(30*second, 1), at(worker(0, execution.Lost), 45*second), at(created(0), 300*second)}, false},
+		"it had sent no heartbeat since": {[]history.Event{registered(1, 1, "shell"), beat(15*second, 1), last}, false},
 	} {
 		found := slices.ContainsFunc(afterALoss(400*second, c.events...), func(f string) bool { return strings.Contains(f, lostABeat) })
 		if found != c.want {
@@ -142,7 +142,7 @@ func TestEarlierWorkerFailuresCountAfterLoss(t *testing.T) {
 	}{
 		"kept, lost, and after the loss": {[]time.Duration{10 * second, 30 * second, 45 * second}, 3, false},
 		"one more than there were":       {[]time.Duration{10 * second, 30 * second, 45 * second}, 4, true},
-		"an execution told of again":     {[]time.Duration{45 * second, 65 * second}, 2, false},
+		"an execution that fails again":  {[]time.Duration{45 * second, 65 * second}, 2, false},
 		"none":                           {nil, 1, true},
 	} {
 		events := []history.Event{registered(1, 1, "shell"), beat(15*second, 1), beat(50*second, 1), report(70*second, c.counted)}
@@ -174,7 +174,7 @@ func TestDatabaseLossErasesLaterDrainRequests(t *testing.T) {
 			s.Observe(&story[i])
 		}
 		if got := len(s.End(false)) > 0; got != demanded {
-			t.Errorf("asked for at %v: the worker has to drain: %v, want %v", at, got, demanded)
+			t.Errorf("requested at %v: the worker must drain: %v, want %v", at, got, demanded)
 		}
 	}
 }

@@ -47,20 +47,20 @@ func TestObservedKindsMatchObserveEvent(t *testing.T) {
 		}
 	}
 	if len(heard) < 10 {
-		t.Fatalf("only %d checkers say what they hear", len(heard))
+		t.Fatalf("only %d checkers list their kinds of events", len(heard))
 	}
 	for name, kinds := range heard {
 		if len(kinds) == 0 {
 			// It observes all kinds except the common ones of messages.
 			for _, k := range []string{"Published", "PublishedMarked", "Enqueued", "Delivered", "Acked", "Hinted"} {
 				if observed[name][k] {
-					t.Errorf("%s observes %s and does not hear it", name, k)
+					t.Errorf("%s observes %s and does not list it", name, k)
 				}
 			}
 			continue
 		}
 		if !maps.Equal(kinds, observed[name]) {
-			t.Errorf("%s hears %v and observes %v", name, slices.Sorted(maps.Keys(kinds)), slices.Sorted(maps.Keys(observed[name])))
+			t.Errorf("%s lists %v and observes %v", name, slices.Sorted(maps.Keys(kinds)), slices.Sorted(maps.Keys(observed[name])))
 		}
 	}
 }

@@ -29,6 +29,6 @@ func TestEachHintHasSeparatePosition(t *testing.T) {
 		forget(id)
 	}
 	if len(h.byName)+len(h.oddly)+h.odd.Len() != 0 {
-		t.Errorf("all hints are forgotten, and left are %v and %v", h.byName, h.oddly)
+		t.Errorf("all hints are forgotten, and %v and %v remain", h.byName, h.oddly)
 	}
 }

@@ -37,13 +37,13 @@ func TestUnreadableRowIsLeftAlone(t *testing.T) {
 	}{
 		{"it waits", append(slices.Clone(begin), beat(4*minute), later(8*minute)), nil},
 		{"it is scheduled", append(slices.Clone(begin), claimed), []int{2}},
-		{"its cancellation", append(slices.Clone(begin), history.Event{At: 4 * minute, Kind: history.CancelRequested, Execution: 1, Chain: 1}, cancelled), nil},
-		{"nobody handles its end", append(slices.Clone(ended), later(4*minute+5*second), later(8*minute)), nil},
-		{"its end is handled when it can be read again", append(slices.Clone(ended), hidden(8*minute, 0), handled), nil},
-		{"nobody handles its end although it can be read again", append(slices.Clone(ended), hidden(8*minute, 0), later(8*minute+30*second), later(10*minute)), []int{12}},
-		{"another one waits beside it", append(slices.Clone(begin), submitted(3*minute+second, 2), later(3*minute+5*second), later(8*minute)), []int{9, 26}},
-		{"it is scheduled when it can be read again", append(slices.Clone(begin), hidden(4*minute-second, 0), claimed), nil},
-		{"it waits although it can be read again", append(slices.Clone(begin), hidden(4*minute, 0), later(6*minute), later(8*minute)), []int{9}},
+		{"it is cancelled", append(slices.Clone(begin), history.Event{At: 4 * minute, Kind: history.CancelRequested, Execution: 1, Chain: 1}, cancelled), nil},
+		{"its end is not handled", append(slices.Clone(ended), later(4*minute+5*second), later(8*minute)), nil},
+		{"its end is handled when its row is readable", append(slices.Clone(ended), hidden(8*minute, 0), handled), nil},
+		{"its end is not handled although its row is readable", append(slices.Clone(ended), hidden(8*minute, 0), later(8*minute+30*second), later(10*minute)), []int{12}},
+		{"another one waits", append(slices.Clone(begin), submitted(3*minute+second, 2), later(3*minute+5*second), later(8*minute)), []int{9, 26}},
+		{"it is scheduled when its row is readable", append(slices.Clone(begin), hidden(4*minute-second, 0), claimed), nil},
+		{"it waits although its row is readable", append(slices.Clone(begin), hidden(4*minute, 0), later(6*minute), later(8*minute)), []int{9}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := New(config.Default(config.Hardened), []int{2, 5, 9, 12, 26})
