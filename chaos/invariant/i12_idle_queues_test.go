@@ -11,11 +11,11 @@ import (
 	"handoff/core/execution"
 )
 
-// idle is a world in which every queue is empty and unused.
-type idle struct{}
+// idleWorld is a world in which every queue is empty and unused.
+type idleWorld struct{}
 
-func (idle) Statements(func(string, bool, uint64)) {}
-func (idle) Idle(string) bool                      { return true }
+func (idleWorld) Statements(func(string, bool, uint64)) {}
+func (idleWorld) Idle(string) bool                      { return true }
 
 // The queues of a worker that has been gone for five minutes must be deleted once the dead letter path has
 // worked for another five minutes.
@@ -57,7 +57,7 @@ func TestIdleQueuesAreDeleted(t *testing.T) {
 		x := config.Default(config.Hardened)
 		x.Executor.QueueRetention = 5 * time.Minute
 		s := New(x, []int{12})
-		s.SetWork(idle{})
+		s.SetWork(idleWorld{})
 		for i := range story {
 			story[i].Step = uint64(i)
 			s.Observe(&story[i])

@@ -12,8 +12,8 @@ import (
 	"handoff/core/execution"
 )
 
-// earnedOf returns the finding of invariant 17 about a history, empty if there is none.
-func earnedOf(kinds []history.Kind, events []history.Event) string {
+// causeFinding returns the finding of invariant 17 about a history, empty if there is none.
+func causeFinding(kinds []history.Kind, events []history.Event) string {
 	s := New(config.Default(config.Hardened), []int{17})
 	s.SetEvidence(kinds)
 	for i := range events {
@@ -87,7 +87,7 @@ func TestWorkerLossNeedsFaultOfThatWorker(t *testing.T) {
 	for _, c := range cases {
 		lost := worker(60*second, execution.Lost)
 		lost.Process = "executor-1"
-		why := earnedOf(nil, append(beginning(), c.event, lost))
+		why := causeFinding(nil, append(beginning(), c.event, lost))
 		if (why == "") != c.earned {
 			t.Errorf("%s: %q", c.name, why)
 		}
@@ -118,15 +118,15 @@ func TestFailedStartNeedsCauseAtStart(t *testing.T) {
 		failed.Reason = execution.WorkerUnavailable
 		story := slices.Concat(claimed, c.story, []history.Event{beat(60*second, 1), failed})
 		slices.SortStableFunc(story, func(a, b history.Event) int { return cmp.Compare(a.At, b.At) })
-		if why := earnedOf(nil, story); (why == "") != c.earned {
+		if why := causeFinding(nil, story); (why == "") != c.earned {
 			t.Errorf("%s: %q", c.name, why)
 		}
 	}
 }
 
-// crowdedStory has a worker with one slot. Execution 1 holds the slot until freed; execution 2 is dispatched
-// at 30 s, waits, and is counted against the worker. The worker renews its lease at told.
-func crowdedStory(freed, told time.Duration, to execution.Status) []history.Event {
+// fullWorkerStory has a worker with one slot. Execution 1 holds the slot until freed; execution 2 is
+// dispatched at 30 s, waits, and is counted against the worker. The worker renews its lease at told.
+func fullWorkerStory(freed, told time.Duration, to execution.Status) []history.Event {
 	story := beginning()
 	sec, second := time.Second, func(e history.Event) history.Event {
 		e.Execution, e.Chain = 2, 2
@@ -183,7 +183,7 @@ func TestDelayedClaimExplainsEarlyRunTimeout(t *testing.T) {
 		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
 		over := move(claimed+second, execution.Running, execution.Timeout, c.by, 1, 1)
 		over.Reason = execution.RunTimeout
-		if why := earnedOf(nil, append(story, over)); (why == "") != c.earned {
+		if why := causeFinding(nil, append(story, over)); (why == "") != c.earned {
 			t.Errorf("%s: %q", c.name, why)
 		}
 	}
@@ -220,7 +220,7 @@ func TestSilentConnectionExplainsExpiredShortDispatch(t *testing.T) {
 		}
 		back := move(20*second, execution.Scheduled, execution.Requested, execution.DeadLetterHandler, 1, 2)
 		back.Reason, back.Count = execution.DispatchTimeout, 1
-		if why := earnedOf(nil, append(story, back)); (why == "") != c.earned {
+		if why := causeFinding(nil, append(story, back)); (why == "") != c.earned {
 			t.Errorf("%s: %q", c.name, why)
 		}
 	}
@@ -242,9 +242,9 @@ func TestWaitingAtFullWorkerExplainsNoFailure(t *testing.T) {
 	}
 	for _, c := range cases {
 		for _, to := range []execution.Status{execution.Requested, execution.Failed} {
-			story := crowdedStory(c.freed, c.told, to)
+			story := fullWorkerStory(c.freed, c.told, to)
 			slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
-			why := earnedOf(nil, story)
+			why := causeFinding(nil, story)
 			if (why == "") != c.earned {
 				t.Errorf("%s, then %v: %q", c.name, to, why)
 			}
@@ -263,9 +263,9 @@ func TestClockStepHidesFullWorker(t *testing.T) {
 		freed  time.Duration
 		earned bool
 	}{{40 * second, true}, {0, false}} {
-		story := append(crowdedStory(c.freed, 140*second, execution.Requested), step)
+		story := append(fullWorkerStory(c.freed, 140*second, execution.Requested), step)
 		slices.SortStableFunc(story, func(a, b history.Event) int { return int(a.At - b.At) })
-		if why := earnedOf(nil, story); (why == "") != c.earned {
+		if why := causeFinding(nil, story); (why == "") != c.earned {
 			t.Errorf("freed at %v: %q", c.freed, why)
 		}
 	}
@@ -306,7 +306,7 @@ func TestBlockedQueueCreationExplainsMissingWorker(t *testing.T) {
 		failed := move(400*second, execution.Scheduling, execution.Failed, execution.Scheduler, 0, 0)
 		failed.Reason, failed.Worker, failed.Incarnation = execution.NoWorkers, 0, 0
 		story = append(story, created, move(400*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0), failed)
-		if why := earnedOf(nil, story); (why == "") != c.earned {
+		if why := causeFinding(nil, story); (why == "") != c.earned {
 			t.Errorf("%s: %q", c.name, why)
 		}
 	}
@@ -337,7 +337,7 @@ func TestConsumerTimeoutExplainsUnfitWorker(t *testing.T) {
 		failed.Reason, failed.Worker, failed.Incarnation = execution.NoWorkers, 0, 0
 		story := slices.Concat(beginning(), []history.Event{again(created(100 * second))}, c.story,
 			[]history.Event{again(move(400*second, execution.Requested, execution.Scheduling, execution.Scheduler, 0, 0)), failed})
-		if why := earnedOf(nil, story); (why == "") != c.earned {
+		if why := causeFinding(nil, story); (why == "") != c.earned {
 			t.Errorf("%s: %q", c.name, why)
 		}
 	}
@@ -349,24 +349,24 @@ func TestAuditIsJudgedInPart(t *testing.T) {
 	if !ByNumber(17).InPart(held) || ByNumber(17).InPart(nil) {
 		t.Error("want an audit judged in part, and a complete history not")
 	}
-	if why := earnedOf(held, crowdedStory(0, 140*second, execution.Failed)); !strings.Contains(why, "has held 1 executions with a capacity of 1 since") {
+	if why := causeFinding(held, fullWorkerStory(0, 140*second, execution.Failed)); !strings.Contains(why, "has held 1 executions with a capacity of 1 since") {
 		t.Errorf("failed for waiting at a worker that was full the whole time: %q", why)
 	}
-	if why := earnedOf(held, crowdedStory(40*second, 140*second, execution.Failed)); why != "" {
+	if why := causeFinding(held, fullWorkerStory(40*second, 140*second, execution.Failed)); why != "" {
 		t.Errorf("that worker had room for a while: %q", why)
 	}
 	lost := move(60*second, execution.Running, execution.Abandoned, execution.Reconciler, 1, 2)
 	lost.Reason = execution.WorkerLost
-	if why := earnedOf(held, append(beginning(), lost)); why != "" {
+	if why := causeFinding(held, append(beginning(), lost)); why != "" {
 		t.Errorf("an unknown fault may have struck its worker: %q", why)
 	}
 	cancelled := move(60*second, execution.Running, execution.Cancelled, execution.Worker, 1, 1)
 	cancelled.Reason = execution.CancelRequested
-	if why := earnedOf(held, append(beginning(), cancelled)); !strings.Contains(why, "nobody has asked") {
+	if why := causeFinding(held, append(beginning(), cancelled)); !strings.Contains(why, "nobody has asked") {
 		t.Errorf("cancelled without a request: %q", why)
 	}
 	request := history.Event{At: 50 * second, Kind: history.CancelRequested, Execution: 1, Chain: 1}
-	if why := earnedOf(held, append(beginning(), request, cancelled)); why != "" {
+	if why := causeFinding(held, append(beginning(), request, cancelled)); why != "" {
 		t.Errorf("cancelled as requested: %q", why)
 	}
 }

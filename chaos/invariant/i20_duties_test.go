@@ -11,13 +11,13 @@ import (
 	"handoff/core/execution"
 )
 
-// faultOf begins a fault between the process of worker 1 and a server, which may be empty.
-func faultOf(at time.Duration, kind, server string) history.Event {
+// beginFault begins a fault between the process of worker 1 and a server, which may be empty.
+func beginFault(at time.Duration, kind, server string) history.Event {
 	return history.Event{At: at, Kind: history.FaultBegan, Fault: "f", Text: kind, Process: "w", Queue: server}
 }
 
-// passes is a meaningless event at a moment.
-func passes(at time.Duration) history.Event { return history.Event{At: at, Kind: history.Logged} }
+// quietEvent is a meaningless event at a moment.
+func quietEvent(at time.Duration) history.Event { return history.Event{At: at, Kind: history.Logged} }
 
 // Each story is about a duty of an unhindered worker, and is lawful up to its last events.
 func TestWorkerDuties(t *testing.T) {
@@ -29,7 +29,7 @@ func TestWorkerDuties(t *testing.T) {
 		}
 		return all
 	}
-	silenced := func(at time.Duration) history.Event { return faultOf(at, "silent_connections", "database") }
+	silenced := func(at time.Duration) history.Event { return beginFault(at, "silent_connections", "database") }
 	from := func(at time.Duration, story []history.Event) (all []history.Event) {
 		for _, e := range story {
 			e.At += at
@@ -74,7 +74,7 @@ func TestWorkerDuties(t *testing.T) {
 	again := registered(1, 1, "shell")
 	again.At, again.Incarnation, again.Due = 4*second, 2, 34*second
 	keptBack := history.Event{At: 3 * second, Kind: history.RefusedResult, Execution: 1, Epoch: 1, Incarnation: 1, To: execution.Completed, Process: "w"}
-	drain := faultOf(3*second, "drain", "")
+	drain := beginFault(3*second, "drain", "")
 	cordoned := history.Event{At: 3 * second, Kind: history.WorkerCordoned, Worker: 1, Count: 1}
 	restored := cordoned
 	restored.Process = fault.Database
@@ -105,7 +105,7 @@ func TestWorkerDuties(t *testing.T) {
 		return e
 	}
 	cut := func(since, until time.Duration) []history.Event {
-		from := faultOf(since, "partition", "database")
+		from := beginFault(since, "partition", "database")
 		to := from
 		to.At, to.Kind = until, history.FaultEnded
 		return one(from, to)
@@ -133,15 +133,15 @@ func TestWorkerDuties(t *testing.T) {
 	}{
 		{"a claimed execution is started", 20, false, handled()},
 		{"a claimed execution is forgotten", 20, true, with(claimed, beats(3*second, 12*second))},
-		{"a claimed execution waits for an unreachable database", 20, false, with(claimed, one(faultOf(3*second, "partition", "database")), beats(3*second, 12*second))},
+		{"a claimed execution waits for an unreachable database", 20, false, with(claimed, one(beginFault(3*second, "partition", "database")), beats(3*second, 12*second))},
 		{"a claimed execution waits for a connection attempt from a slow period of the database", 20, false, with(claimed, slowed, beats(5*second, 10*second), one(beat(14500*time.Millisecond, 1)))},
 		{"a claimed execution is forgotten, and the database was slow before", 20, true, with(claimed, slowed, beats(5*second, 15*second), one(beat(15500*time.Millisecond, 1)))},
-		{"a claimed execution is not started by a worker whose lease is over", 20, false, with(claimed, one(passes(40*second)))},
+		{"a claimed execution is not started by a worker whose lease is over", 20, false, with(claimed, one(quietEvent(40*second)))},
 		{"a claimed execution is reported as lost", 20, true, with(claimed, one(lost))},
 		{"a worker is active when it consumes", 21, false, idle},
 		{"a worker consumes and stays starting", 21, true, with(starting, beats(10*second, 30*second))},
 		{"a worker does not consume", 21, false, with(starting, one(unready, beat(10*second, 1), beat(20*second, 1)))},
-		{"a worker can't report that it consumes", 21, false, with(starting, one(faultOf(second, "partition", "database")), beats(10*second, 30*second))},
+		{"a worker can't report that it consumes", 21, false, with(starting, one(beginFault(second, "partition", "database")), beats(10*second, 30*second))},
 		{"a worker could not report that it consumes until its fence, and is declared lost long after", 21, false, with(starting, one(beat(0, 1)), cut(second, 20*second), one(lostAt(60*second)))},
 		{"a worker could report that it consumes before its fence, and is declared lost", 21, true, with(starting, one(beat(0, 1)), cut(second, 10*second), one(lostAt(60*second)))},
 		{"a worker could report that it consumes, and becomes active long after", 21, true, with(starting, one(beat(0, 1)), cut(second, 20*second), one(worker(60*second, execution.Active)))},
@@ -177,7 +177,7 @@ func TestWorkerDuties(t *testing.T) {
 		{"a drained run has its time since its worker could learn of the drain, and the link was cut", 10, false, with(beginning(), cut(3*second, 14*second), drains, one(endedAt(38*second)))},
 		{"a drained run has less time than that", 10, true, with(beginning(), cut(3*second, 14*second), drains, one(endedAt(36*second)))},
 		{"a drained run has its time only since then, and the link was not cut", 10, true, with(beginning(), drains, one(endedAt(38*second)))},
-		{"an operator's drain does not end the process", 10, true, with(idle, one(drain, cordoned, worker(9*second, execution.Draining), worker(10*second, execution.Stopped), passes(200*second)))},
+		{"an operator's drain does not end the process", 10, true, with(idle, one(drain, cordoned, worker(9*second, execution.Draining), worker(10*second, execution.Stopped), quietEvent(200*second)))},
 	} {
 		if got := slices.Contains(judge(c.story), c.invariant); got != c.broken {
 			t.Errorf("%s: invariant %d broken is %v, want %v", c.name, c.invariant, got, c.broken)
@@ -213,14 +213,14 @@ func TestRepeatedReclaimsWaitLonger(t *testing.T) {
 	}
 }
 
-// callers is a world with the numbers of calls that a test sets.
-type callers struct{ statements, connections uint64 }
+// callWorld is a world with the numbers of calls that a test sets.
+type callWorld struct{ statements, connections uint64 }
 
-func (c *callers) Statements(visit func(string, bool, uint64)) {
+func (c *callWorld) Statements(visit func(string, bool, uint64)) {
 	visit("executor-1", false, c.statements)
 }
 
-func (c *callers) Connections(visit func(string, bool, uint64)) {
+func (c *callWorld) Connections(visit func(string, bool, uint64)) {
 	visit("executor-1", false, c.connections)
 }
 
@@ -237,9 +237,9 @@ func TestCallsToDownServerAreBounded(t *testing.T) {
 		{"a few attempts to connect", 0, 20, history.BrokerDown, false},
 		{"ten attempts to connect in a second", 0, 100, history.BrokerDown, true},
 	} {
-		s, w := New(config.Default(config.Hardened), []int{23}), new(callers)
+		s, w := New(config.Default(config.Hardened), []int{23}), new(callWorld)
 		s.SetWork(w)
-		for i, e := range []history.Event{{At: second, Kind: c.down}, passes(5 * second), passes(11 * second)} {
+		for i, e := range []history.Event{{At: second, Kind: c.down}, quietEvent(5 * second), quietEvent(11 * second)} {
 			if i == 1 {
 				w.statements, w.connections = c.statements, c.connections
 			}

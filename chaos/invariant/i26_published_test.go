@@ -12,19 +12,19 @@ import (
 	"handoff/core/execution"
 )
 
-// line is a broker session; true means open.
-type line bool
+// brokerSession is a broker session; true means open.
+type brokerSession bool
 
-func (l line) Closed() bool { return !bool(l) }
+func (l brokerSession) Closed() bool { return !bool(l) }
 
-func (l line) Usable() time.Duration { return 2 * second }
+func (l brokerSession) Usable() time.Duration { return 2 * second }
 
-// fresh is an open session that became usable at this time.
-type fresh time.Duration
+// openSession is an open session that became usable at this time.
+type openSession time.Duration
 
-func (fresh) Closed() bool { return false }
+func (openSession) Closed() bool { return false }
 
-func (f fresh) Usable() time.Duration { return time.Duration(f) }
+func (f openSession) Usable() time.Duration { return time.Duration(f) }
 
 // Each story is about the hints of shell-1, which claimed execution 1 at 165 seconds.
 func TestHintSenderRules(t *testing.T) {
@@ -51,25 +51,25 @@ func TestHintSenderRules(t *testing.T) {
 		{"returned, and repeated", func(c *Conduct) {
 			m := hint("shell-1/1", 1)
 			c.Publishing("shell-1", m, 165*second)
-			c.Published("shell-1", line(true), m, broker.Returned, 165*second)
+			c.Published("shell-1", brokerSession(true), m, broker.Returned, 165*second)
 			c.Publishing("shell-1", m, 165*second+100*time.Millisecond)
-			c.Published("shell-1", line(true), m, broker.Confirmed, 165*second+100*time.Millisecond)
+			c.Published("shell-1", brokerSession(true), m, broker.Confirmed, 165*second+100*time.Millisecond)
 		}, ""},
 		{"returned, and not repeated", func(c *Conduct) {
 			m := hint("shell-1/1", 1)
 			c.Publishing("shell-1", m, 165*second)
-			c.Published("shell-1", line(true), m, broker.Returned, 165*second)
+			c.Published("shell-1", brokerSession(true), m, broker.Returned, 165*second)
 		}, "has not sent it again"},
 		{"not sent, because its session ended", func(c *Conduct) {
 			m := hint("shell-1/1", 1)
 			c.Publishing("shell-1", m, 165*second)
-			c.Published("shell-1", line(false), m, broker.NotSent, 165*second)
+			c.Published("shell-1", brokerSession(false), m, broker.NotSent, 165*second)
 		}, ""},
 		{"given up after four attempts", func(c *Conduct) {
 			m := hint("shell-1/1", 1)
 			for i := range time.Duration(4) {
 				c.Publishing("shell-1", m, 165*second+i)
-				c.Published("shell-1", line(true), m, broker.Nacked, 165*second+i)
+				c.Published("shell-1", brokerSession(true), m, broker.Nacked, 165*second+i)
 			}
 		}, ""},
 		{"after one that was not full, and known for long", func(c *Conduct) {
@@ -85,7 +85,7 @@ func TestHintSenderRules(t *testing.T) {
 			s := New(config.Default(config.Hardened), []int{26})
 			submitted := history.Event{At: 160*second - 1, Kind: history.Created, Execution: 1, Chain: 1, To: execution.Requested, Action: "a", Text: "shell", Process: "client"}
 			story := []history.Event{submitted, to(160*second, execution.Scheduling, execution.Scheduled, "executor-1"), to(165*second, execution.Scheduled, execution.Running, "shell-1")}
-			for _, e := range slices.Concat(calmly(), story) {
+			for _, e := range slices.Concat(calmStory(), story) {
 				s.Observe(&e)
 			}
 			x.send(s.Conduct())
@@ -113,7 +113,7 @@ func TestLateAnswerKeepsHintAttemptCount(t *testing.T) {
 		return func(s *Suite) { s.Conduct().Publishing("shell-1", m, at) }
 	}
 	told := func(o broker.Outcome, at time.Duration) func(*Suite) {
-		return func(s *Suite) { s.Conduct().Published("shell-1", line(true), m, o, at) }
+		return func(s *Suite) { s.Conduct().Published("shell-1", brokerSession(true), m, o, at) }
 	}
 	over := func(session Open, at time.Duration) func(*Suite) {
 		return func(s *Suite) { s.Conduct().Published("shell-1", session, m, broker.Returned, at) }
@@ -144,11 +144,11 @@ func TestLateAnswerKeepsHintAttemptCount(t *testing.T) {
 			at(166*second, history.ProcessFrozen), at(169*second, quiet), at(170*second, history.ProcessThawed),
 			sent(171*second), told(broker.Returned, 171*second), at(174*second, quiet)), "attempt 3, and has not sent it again"},
 		{"its session has just opened, and attempts without one are not seen", []func(*Suite){
-			sent(165 * second), over(fresh(164*second+950*time.Millisecond), 165*second),
+			sent(165 * second), over(openSession(164*second+950*time.Millisecond), 165*second),
 			sent(165*second + tenth), told(broker.Returned, 165*second+tenth), at(169*second, quiet),
 		}, ""},
 		{"its session has been open for a while, and the hint is not repeated", []func(*Suite){
-			sent(165 * second), over(fresh(160*second), 165*second),
+			sent(165 * second), over(openSession(160*second), 165*second),
 			sent(165*second + tenth), told(broker.Returned, 165*second+tenth), at(169*second, quiet),
 		}, "attempt 2, and has not sent it again"},
 		{"its process was paused just before, and attempts without a session are not seen", []func(*Suite){
@@ -157,13 +157,13 @@ func TestLateAnswerKeepsHintAttemptCount(t *testing.T) {
 		}, ""},
 		{"its session ends after the first attempt, and attempts without one are not seen", []func(*Suite){
 			sent(165 * second),
-			func(s *Suite) { s.Conduct().Published("shell-1", line(false), m, broker.NotSent, 165*second) },
+			func(s *Suite) { s.Conduct().Published("shell-1", brokerSession(false), m, broker.NotSent, 165*second) },
 			sent(166 * second), told(broker.Returned, 166*second), at(169*second, quiet),
 		}, ""},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := New(config.Default(config.Hardened), []int{26})
-			for _, e := range calmly() {
+			for _, e := range calmStory() {
 				s.Observe(&e)
 			}
 			for _, step := range x.story {

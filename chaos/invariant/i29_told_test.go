@@ -10,8 +10,8 @@ import (
 	"handoff/core/execution"
 )
 
-// conduct29 returns the findings of invariants 29 and 30 about the conduct of a part.
-func conduct29(behave func(c *Conduct, s *Suite)) string {
+// conductFindings returns the findings of invariants 29 and 30 about the conduct of a part.
+func conductFindings(behave func(c *Conduct, s *Suite)) string {
 	s := New(config.Default(config.Hardened), []int{29, 30})
 	behave(s.Conduct(), s)
 	var found []string
@@ -125,7 +125,7 @@ func TestFailedCallIsLoggedOrRepeated(t *testing.T) {
 			c.Ends(scheduling, 0)
 		}, ""},
 	} {
-		if got := conduct29(c.behave); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+		if got := conductFindings(c.behave); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: found %q, want %q", name, got, c.want)
 		}
 	}
@@ -153,7 +153,7 @@ func TestHeldResourcesStayBounded(t *testing.T) {
 		"tasks":              {func(c *Conduct, _ *Suite) { c.Starts(scheduling, true, 1, mostParts+3) }, "has 43 tasks"},
 		"tasks of executors": {func(c *Conduct, _ *Suite) { c.Starts(scheduling, false, 0, mostParts+mostProbes+1) }, "has 57 tasks"},
 	} {
-		if got := conduct29(c.behave); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
+		if got := conductFindings(c.behave); (c.want == "") != (got == "") || !strings.Contains(got, c.want) {
 			t.Errorf("%s: found %q, want %q", name, got, c.want)
 		}
 	}
@@ -178,7 +178,7 @@ func TestDoneContextsAndUndeclaredQueuesAreReported(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := conduct29(c.behave); !strings.Contains(got, c.want) {
+			if got := conductFindings(c.behave); !strings.Contains(got, c.want) {
 				t.Errorf("found %q, want %q", got, c.want)
 			}
 		})
@@ -222,7 +222,7 @@ func TestHaltedRoundMayProbeEarlierIncarnation(t *testing.T) {
 		{"a worker that registers while the first list is read", []history.Event{registers(24 * second)}, rounds(30 * second), ""},
 		{"a worker that registers before the first list is read", []history.Event{registers(21 * second)}, rounds(30 * second), untold},
 	} {
-		got := conduct29(func(c *Conduct, s *Suite) {
+		got := conductFindings(func(c *Conduct, s *Suite) {
 			s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "executor-1"})
 			s.Observe(&history.Event{Kind: history.ProcessStarted, Process: "executor-2"})
 			events := x.events

@@ -42,7 +42,7 @@ func TestLawfulVariantsBreakNothing(t *testing.T) {
 	// A cordoned worker re-registers and is idle while executions are due.
 	cordon := history.Event{At: second, Kind: history.WorkerCordoned, Worker: 1, Count: 1}
 	again := func(cordoned bool) []history.Event {
-		story := pair()[:6]
+		story := workerPair()[:6]
 		for i := range story {
 			if story[i].Worker == 2 {
 				story[i].Kind = history.Logged
@@ -62,7 +62,7 @@ func TestLawfulVariantsBreakNothing(t *testing.T) {
 
 	// Messages are returned and their dispatches reclaimed, repeatedly, for longer than a worker may be idle.
 	returned := func(taken bool) []history.Event {
-		story := pair()
+		story := workerPair()
 		for at := second; at < 60*second; at += 10 * second {
 			epoch := execution.Epoch(at / (10 * second) * 2)
 			story = append(story, beat(at, 1), beat(at, 2))

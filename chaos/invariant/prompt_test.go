@@ -12,8 +12,8 @@ import (
 
 const minute = time.Minute
 
-// calmly returns a story with two executors and a worker, long after their start, followed by more.
-func calmly(more ...history.Event) []history.Event {
+// calmStory returns a story with two executors and a worker, long after their start, followed by more.
+func calmStory(more ...history.Event) []history.Event {
 	return append([]history.Event{
 		{At: second, Kind: history.ProcessStarted, Process: "executor-1"},
 		{At: second, Kind: history.ProcessStarted, Process: "executor-2"},
@@ -50,7 +50,7 @@ func TestReactionsArePrompt(t *testing.T) {
 	}
 	// Worker 2 has another runtime, so execution 1 does not go to it.
 	beside := func(more ...history.Event) []history.Event {
-		return calmly(append([]history.Event{
+		return calmStory(append([]history.Event{
 			{At: 2 * minute, Kind: history.ProcessStarted, Process: "python-1"},
 			{At: 2 * minute, Kind: history.WorkerRegistered, Worker: 2, Incarnation: 2, Process: "python-1", Due: 10 * minute, Limit: 2, Text: "python"},
 		}, more...)...)
@@ -99,10 +99,10 @@ func TestReactionsArePrompt(t *testing.T) {
 		story  []history.Event
 		breaks bool
 	}{
-		{"a claim that is kept", 25, calmly(submitted, claimed, later(2*second)), true},
-		{"a claim that is young", 25, calmly(submitted, claimed, later(second/2)), false},
-		{"a claim of an executor on a slow link", 25, calmly(fault("executor-1"), submitted, claimed, later(2*second)), false},
-		{"a claim while another executor's link is slow", 25, calmly(fault("executor-2"), submitted, claimed, later(2*second)), true},
+		{"a claim that is kept", 25, calmStory(submitted, claimed, later(2*second)), true},
+		{"a claim that is young", 25, calmStory(submitted, claimed, later(second/2)), false},
+		{"a claim of an executor on a slow link", 25, calmStory(fault("executor-1"), submitted, claimed, later(2*second)), false},
+		{"a claim while another executor's link is slow", 25, calmStory(fault("executor-2"), submitted, claimed, later(2*second)), true},
 		{"a claim that is kept while its pass waits for the queue of another worker", 25, passing("executor-1", later(2*second)), false},
 		{"a claim that is kept for longer than a pass waits for a queue", 25, passing("executor-1", later(2*second), later(3*second)), true},
 		{"a claim that is kept while another executor waits for a queue", 25, passing("executor-2", later(2*second)), true},
@@ -118,29 +118,29 @@ func TestReactionsArePrompt(t *testing.T) {
 		{"a dispatch that is not sent, and another executor waited for the queue", 25, answersAgain("executor-2", 150*second, 3*minute-5*time.Millisecond, "executor-1"), true},
 		{"a dispatch that is not sent, and no executor waited for the queue", 25, answersAgain("", 150*second, 3*minute-5*time.Millisecond, "executor-1"), true},
 		{"a dispatch that is not sent, and its executor must have given up its session", 25, answersAgain("executor-1", 145*second, 3*minute-5*time.Millisecond, "executor-1"), true},
-		{"a dispatch that is not sent", 25, calmly(submitted, claimed, dispatched, later(2*second)), true},
-		{"a dispatch that is sent", 25, calmly(submitted, claimed, dispatched, published, later(2*second)), false},
-		{"a dispatch that is sent and not marked", 25, calmly(submitted, claimed, dispatched, published, later(3*second)), true},
-		{"a dispatch that is marked in time", 25, calmly(submitted, claimed, dispatched, published, marked(1), later(3*second)), false},
-		{"a dispatch that is not marked by an executor on a slow link", 25, calmly(fault("executor-1"), submitted, claimed, dispatched, published, later(3*second)), false},
-		{"a dispatch that is claimed and not marked", 25, calmly(submitted, claimed, dispatched, published, running), true},
-		{"a refused claim of a dispatch that is not marked", 25, calmly(submitted, claimed, dispatched, published, refused), false},
-		{"a dispatch that is claimed and marked", 25, calmly(submitted, claimed, dispatched, published, marked(1), running, later(3*second)), false},
-		{"a mark of an execution that is not scheduled", 25, calmly(submitted, claimed, marked(1)), true},
-		{"a mark of another epoch", 25, calmly(submitted, claimed, dispatched, published, marked(3)), true},
-		{"due, with a worker that has room", 26, calmly(submitted, later(3*second)), true},
-		{"due, while an executor that may hold the hint is on a slow link", 26, calmly(fault("executor-2"), submitted, later(3*second)), false},
+		{"a dispatch that is not sent", 25, calmStory(submitted, claimed, dispatched, later(2*second)), true},
+		{"a dispatch that is sent", 25, calmStory(submitted, claimed, dispatched, published, later(2*second)), false},
+		{"a dispatch that is sent and not marked", 25, calmStory(submitted, claimed, dispatched, published, later(3*second)), true},
+		{"a dispatch that is marked in time", 25, calmStory(submitted, claimed, dispatched, published, marked(1), later(3*second)), false},
+		{"a dispatch that is not marked by an executor on a slow link", 25, calmStory(fault("executor-1"), submitted, claimed, dispatched, published, later(3*second)), false},
+		{"a dispatch that is claimed and not marked", 25, calmStory(submitted, claimed, dispatched, published, running), true},
+		{"a refused claim of a dispatch that is not marked", 25, calmStory(submitted, claimed, dispatched, published, refused), false},
+		{"a dispatch that is claimed and marked", 25, calmStory(submitted, claimed, dispatched, published, marked(1), running, later(3*second)), false},
+		{"a mark of an execution that is not scheduled", 25, calmStory(submitted, claimed, marked(1)), true},
+		{"a mark of another epoch", 25, calmStory(submitted, claimed, dispatched, published, marked(3)), true},
+		{"due, with a worker that has room", 26, calmStory(submitted, later(3*second)), true},
+		{"due, while an executor that may hold the hint is on a slow link", 26, calmStory(fault("executor-2"), submitted, later(3*second)), false},
 		{"due, while a pass waits for the queue of another worker", 26, beside(hangs(170*second, history.FaultBegan), submitted, later(2*second)), false},
 		{"due, longer than a pass waits for a queue", 26, beside(hangs(170*second, history.FaultBegan), submitted, later(2*second), later(4*second)), true},
 		{"due, after the queue of another worker hung", 26, beside(hangs(170*second, history.FaultBegan), hangs(175*second, history.FaultEnded), submitted, later(2*second)), true},
-		{"an end that is not handled", 26, calmly(submitted, claimed, dispatched, running, ended, later(2*second)), true},
-		{"an end whose writer is on a slow link", 26, calmly(fault("shell-1"), submitted, claimed, dispatched, running, ended, later(2*second)), false},
-		{"canceling beyond the kill grace", 27, calmly(submitted, claimed, dispatched, running, canceling, later(4*second)), true},
-		{"canceling within it", 27, calmly(submitted, claimed, dispatched, running, canceling, later(2*second)), false},
-		{"canceling at a worker on a slow link", 27, calmly(fault("shell-1"), submitted, claimed, dispatched, running, canceling, later(4*second)), false},
-		{"scheduled at a worker that was declared lost", 28, calmly(submitted, claimed, dispatched, published, lost, later(2*second)), true},
-		{"scheduled at a worker that has re-registered", 28, calmly(submitted, claimed, dispatched, published, superseded, later(2*second)), false},
-		{"running there, within the grace", 28, calmly(submitted, claimed, dispatched, published, running, lost, later(2*second)), false},
+		{"an end that is not handled", 26, calmStory(submitted, claimed, dispatched, running, ended, later(2*second)), true},
+		{"an end whose writer is on a slow link", 26, calmStory(fault("shell-1"), submitted, claimed, dispatched, running, ended, later(2*second)), false},
+		{"canceling beyond the kill grace", 27, calmStory(submitted, claimed, dispatched, running, canceling, later(4*second)), true},
+		{"canceling within it", 27, calmStory(submitted, claimed, dispatched, running, canceling, later(2*second)), false},
+		{"canceling at a worker on a slow link", 27, calmStory(fault("shell-1"), submitted, claimed, dispatched, running, canceling, later(4*second)), false},
+		{"scheduled at a worker that was declared lost", 28, calmStory(submitted, claimed, dispatched, published, lost, later(2*second)), true},
+		{"scheduled at a worker that has re-registered", 28, calmStory(submitted, claimed, dispatched, published, superseded, later(2*second)), false},
+		{"running there, within the grace", 28, calmStory(submitted, claimed, dispatched, published, running, lost, later(2*second)), false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := New(config.Default(config.Hardened), []int{x.rule})
@@ -178,7 +178,7 @@ func TestGivenUpSessionExcusesUnsentDispatch(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := New(config.Default(config.Hardened), []int{25})
-			story := calmly(submitted, claimed, dispatched)
+			story := calmStory(submitted, claimed, dispatched)
 			if x.sent {
 				story = append(story, published)
 			}
@@ -210,7 +210,7 @@ func TestGivenUpSessionExcusesWaitingExecution(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := New(config.Default(config.Hardened), []int{26})
-			story := calmly(submitted, history.Event{At: 3*minute + 2*second, Kind: history.Quiescent}, history.Event{At: x.at, Kind: history.Quiescent})
+			story := calmStory(submitted, history.Event{At: 3*minute + 2*second, Kind: history.Quiescent}, history.Event{At: x.at, Kind: history.Quiescent})
 			for i := range story {
 				if i == len(story)-2 {
 					s.GivenUp(x.by, x.gaveUp)
@@ -240,7 +240,7 @@ func TestEndMayWaitForEarlierEnds(t *testing.T) {
 			c := config.Default(config.Hardened)
 			c.Executor.BatchSize = x.batch
 			s := New(c, []int{26})
-			story := calmly()
+			story := calmStory()
 			for id := execution.ID(1); id <= executions; id++ {
 				story = append(story, history.Event{
 					At: 3 * minute, Kind: history.Created, Execution: id, Chain: id, To: execution.Requested, Action: "a", Text: "shell", Process: "client",
@@ -301,7 +301,7 @@ func TestDeepQueueExcusesWaitingExecution(t *testing.T) {
 			c := config.Default(config.Hardened)
 			c.Health.QueueDepthUnhealthy = x.deep
 			s := New(c, []int{26})
-			for _, e := range calmly(slices.Concat(waiting, x.story)...) {
+			for _, e := range calmStory(slices.Concat(waiting, x.story)...) {
 				s.Observe(&e)
 			}
 			found := slices.ContainsFunc(s.End(false), func(f Finding) bool { return f.Execution == 1 })

@@ -68,11 +68,11 @@ func TestUndoneClockStepExcusesExecutor(t *testing.T) {
 		{"a step back before a reading", 20 * second, 110 * second, 125 * second, true},
 		{"a step back after the dispatch", 41 * second, 110 * second, 240 * second, true},
 	} {
-		dispatch := dispatched(40 * second)
+		dispatch := dispatchEvents(40 * second)
 		dispatch[1].Due = 40*second - c.by + x.Executor.DispatchTimeout
 		taken := move(43*second, execution.Scheduled, execution.Requested, execution.DeadLetterHandler, 1, 1)
 		taken.Count, taken.Reason = 1, execution.DispatchTimeout
-		story := slices.Concat(pair(), beats(10*second, 40*second), dispatch, []history.Event{step(42*second, c.forward), taken})
+		story := slices.Concat(workerPair(), heartbeats(10*second, 40*second), dispatch, []history.Event{step(42*second, c.forward), taken})
 		if c.by > 0 {
 			story = append(story, step(c.back, -c.by))
 		}

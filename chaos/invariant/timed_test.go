@@ -28,8 +28,8 @@ func TestTimedCheckRunsAtNextEvent(t *testing.T) {
 		story  []history.Event
 		breaks bool
 	}{
-		{"a claim that is not started while its worker has its lease", 20, append(slices.Clone(claimed), beat(last+bound, 1), stored(last+bound+second), passes(last+bound+time.Hour)), true},
-		{"such a claim, without an event until the lease is over", 20, append(slices.Clone(claimed), beat(last+bound, 1), passes(last+bound+time.Hour)), false},
+		{"a claim that is not started while its worker has its lease", 20, append(slices.Clone(claimed), beat(last+bound, 1), stored(last+bound+second), quietEvent(last+bound+time.Hour)), true},
+		{"such a claim, without an event until the lease is over", 20, append(slices.Clone(claimed), beat(last+bound, 1), quietEvent(last+bound+time.Hour)), false},
 		{"statements in the first window of an outage", 23, []history.Event{server(second, history.DatabaseDown), stored(11 * second), server(time.Hour, history.DatabaseUp)}, true},
 		{"as many in a whole outage", 23, []history.Event{server(second, history.DatabaseDown), server(time.Hour, history.DatabaseUp)}, false},
 		{"connections in the first window of an outage", 23, []history.Event{server(second, history.BrokerDown), stored(11 * second), server(time.Hour, history.BrokerUp)}, true},
@@ -38,7 +38,7 @@ func TestTimedCheckRunsAtNextEvent(t *testing.T) {
 		{"a worker that is marked lost early, and a registration that follows", 2, []history.Event{registered(1, 1, "shell"), beat(0, 1), lost, anew}, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			s, work := New(config.Default(config.Hardened), []int{x.rule}), new(callers)
+			s, work := New(config.Default(config.Hardened), []int{x.rule}), new(callWorld)
 			s.SetWork(work)
 			for i := range x.story {
 				s.Observe(&x.story[i])

@@ -71,7 +71,7 @@ func TestWorkerNoticesAndHints(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			s := New(config.Default(config.Hardened), []int{x.rule})
-			for _, e := range slices.Concat(calmly(), x.story) {
+			for _, e := range slices.Concat(calmStory(), x.story) {
 				s.Observe(&e)
 			}
 			if got := s.Findings(); len(got) > 0 != x.breaks {

@@ -27,7 +27,7 @@ func TestUnreadableRowIsLeftAlone(t *testing.T) {
 	claimed.By = execution.Scheduler
 	cancelled := to(4*minute, execution.Requested, execution.Cancelled, "executor-1")
 	cancelled.By = execution.API
-	begin := calmly(submitted(3*minute, 1), hidden(3*minute, 1))
+	begin := calmStory(submitted(3*minute, 1), hidden(3*minute, 1))
 	ended := append(slices.Clone(begin), history.Event{At: 4 * minute, Kind: history.CancelRequested, Execution: 1, Chain: 1}, cancelled)
 	handled := history.Event{At: 8*minute + 5*second, Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Cancelled, Process: "executor-1"}
 	for _, x := range []struct {
