@@ -56,13 +56,13 @@ type callsOfRun struct {
 	killed time.Duration
 	to     execution.Status
 	reason execution.Reason
-	// ended is when the worker first wrote the end.
+	// ended is when the worker first sent the end to the database.
 	ended    time.Duration
 	over     bool
 	attempts [lastCall + 1]attempt
 }
 
-// Calls begins to judge the calls of a worker process that has just started.
+// Calls returns a follower of a worker process that has just started, which judges the process's calls.
 func (s *Suite) Calls(process string, capacity int) *Calls {
 	c := &Calls{s: s, process: process, capacity: capacity}
 	for later := s.later; later != nil; later = later.later {

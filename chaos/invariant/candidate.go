@@ -52,7 +52,7 @@ type candidate struct {
 	wellUntil time.Duration
 	// roomSince is the time since which it has held less than its capacity; never while it is full.
 	roomSince time.Duration
-	// busySince is the time since which it has held something; never while it holds nothing.
+	// busySince is the time since which it has held an execution; never while it holds none.
 	busySince time.Duration
 	// freed holds the times at which executions were last taken from it, the latest last, at most as many as
 	// its capacity.
@@ -62,7 +62,7 @@ type candidate struct {
 // ownFailure is the end of a run for a reason that blames the worker.
 type ownFailure struct {
 	key execution.Key
-	// process wrote the end.
+	// process is the process that wrote the end.
 	process string
 	// at is when the database last answered the write. A run counts for its worker from the answer on, and a
 	// worker that gets no answer repeats the write.
@@ -85,14 +85,14 @@ func (c *candidate) noteRefusedEnd(e *history.Event) {
 type snapshot struct {
 	from                       time.Duration
 	total, failed, consecutive int
-	// lastFailure is by the database's clock.
+	// lastFailure is when the last failure ended, by the database's clock.
 	lastFailure time.Duration
 	// expired holds when each dispatch that it left unclaimed while active ended, by the database's clock,
 	// which also measures their age.
 	expired []time.Duration
 }
 
-// latestSnapshot is the latest snapshot.
+// latestSnapshot is the latest snapshot, the zero value if there is none.
 func (c *candidate) latestSnapshot() snapshot {
 	if n := len(c.snapshots); n > 0 {
 		return c.snapshots[n-1]
@@ -149,7 +149,7 @@ func (c *candidate) markActive(at time.Duration, cordoned bool) {
 	c.updatePeriods(at, cordoned)
 }
 
-// updatePeriods updates the times after a change.
+// updatePeriods updates the starts and ends of periods after a change.
 func (c *candidate) updatePeriods(at time.Duration, cordoned bool) {
 	fit := c.state == execution.Active && !c.left && c.consuming && !cordoned
 	switch {

@@ -153,13 +153,13 @@ func (l *ledger) observeRelevant(e *history.Event) {
 	}
 }
 
-// observeEvent learns from events of processes, servers and clocks, and from announced faults.
+// observeEvent applies events of processes, servers and clocks, and announced faults.
 func (l *ledger) observeEvent(e *history.Event) {
 	switch e.Kind {
 	case history.ProcessStarted:
 		p, known := l.byName[e.Process]
 		if !known {
-			// Its first start ends no cause.
+			// A process's first start ends no cause.
 			l.entryOf(e.Process)
 			return
 		}

@@ -62,8 +62,7 @@ func (r *reapingCheck) warmupObjection(e *history.Event) string {
 		return fmt.Sprintf("%s was started %v ago and has not watched for the time of a lease yet", e.Process, e.At-at)
 	}
 	if woke, slept := r.woke[e.Process]; slept && e.At-woke < warm || r.s.hindrances.lasting > 0 {
-		// A call begun before the standstill, or a message that the network held back, may arrive
-		// now.
+		// A call begun before the standstill, or a message that the network delayed, may arrive now.
 		return ""
 	}
 	if r.up >= 0 && e.At-r.up < warm {

@@ -41,7 +41,8 @@ type singleRunChecker struct {
 	// running holds the live actions by chain; spared holds empty lists for reuse.
 	running dense.Table[execution.ID, []liveAction]
 	spared  [][]liveAction
-	// frozen machines are exempt: their clocks were stopped too, so their fences could not work.
+	// frozen holds the machines that were frozen. They are exempt: their clocks stood still, so their fences
+	// could not work.
 	frozen map[string]bool
 	// goneNotices holds the incarnations that are over by a reply that their live process got.
 	// supersededProcesses holds the processes that were notified of a successor, with their worker.

@@ -27,7 +27,7 @@ type doubt struct {
 	why   string
 }
 
-// judgeDoubts judges the doubts about passes that have ended.
+// judgeDoubts settles the doubts about passes that have ended.
 func (p *placementChecker) judgeDoubts(now time.Duration) {
 	p.doubts = slices.DeleteFunc(p.doubts, func(d doubt) bool {
 		if now <= d.until {

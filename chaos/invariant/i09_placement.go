@@ -42,7 +42,7 @@ type placementChecker struct {
 	memory   time.Duration
 	patience time.Duration
 	nextLook time.Duration
-	// thresholds make a worker degraded or unhealthy.
+	// thresholds are the limits beyond which a worker is degraded or unhealthy.
 	thresholds *oracle.Thresholds
 	// doubts are the recent dispatches for which another worker seemed the better choice.
 	doubts []doubt

@@ -281,8 +281,8 @@ func (dc *detectionChecker) isStale(w watchEntry) bool {
 	return l == nil || uint16(l.epoch) != w.epoch || l.status != w.in || l.orchestrated
 }
 
-// deadline is the time since which something is wrong, how long it may stay so, and how much longer after a
-// fault that hindered an executor.
+// deadline is the time since which a state is wrong, how long it may last, and how much longer after a fault
+// that hindered an executor.
 type deadline struct{ since, bound, warm time.Duration }
 
 // unbounded is longer than any run lasts.

@@ -43,7 +43,7 @@ type idleQueues struct {
 	meddled trouble
 }
 
-// queueOwner is a worker with its two queues.
+// queueOwner is a worker, the owner of two queues.
 type queueOwner struct {
 	worker execution.WorkerID
 	newest execution.Incarnation

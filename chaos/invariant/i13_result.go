@@ -39,7 +39,7 @@ type resultChecker struct {
 	asked map[execution.ID]endRequest
 }
 
-// endRequest is a worker's request that an action end.
+// endRequest is a worker's request to end an action.
 type endRequest struct {
 	epoch execution.Epoch
 	grace time.Duration

@@ -35,7 +35,7 @@ type drainedChecker struct {
 	limited bool
 }
 
-// concurrencySlot is a held concurrency slot.
+// concurrencySlot identifies a held concurrency slot.
 type concurrencySlot struct {
 	action string
 	number int64

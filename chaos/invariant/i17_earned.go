@@ -35,7 +35,7 @@ type earnedChecker struct {
 	ledger *ledger
 	table  []causeRow
 	slots  dense.Table[execution.Incarnation, *slots]
-	// loss is the loss of a worker, if the last event was one; otherwise its Kind is NoKind.
+	// loss is the last event if that was the loss of a worker; otherwise its Kind is NoKind.
 	loss history.Event
 	// skipped holds the children that were skipped before the handling of their parent's end was recorded.
 	skipped []skippedChild
@@ -260,7 +260,7 @@ func (en *badEnd) cancelAsked() string {
 func (en *badEnd) parentEnded() string {
 	parent := en.l.parent
 	if parent == 0 {
-		// An audit names the parent only at the end of the skipped child.
+		// An audit contains the parent only in the end of the skipped child.
 		parent = en.e.Related
 	}
 	if parent == 0 {

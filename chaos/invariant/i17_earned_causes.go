@@ -93,16 +93,16 @@ func (en *badEnd) recoveryTime() time.Duration {
 	return x.MessageQueue.RabbitMQ.ReconnectMax + x.Worker.HeartbeatInterval + x.Worker.KillGrace + en.s.bounds.Slack
 }
 
-// sinceDispatch: a cause that kept the worker from claiming was present after the dispatch, or the
-// worker was still recovering from it at the claim deadline.
+// sinceDispatch returns the start of the window for an unclaimed dispatch: a cause that kept the worker from
+// claiming was present after the dispatch, or the worker was still recovering from it at the claim deadline.
 func sinceDispatch(c *badEnd) time.Duration {
 	return min(c.l.entered, c.l.due-c.s.skew-c.recoveryTime())
 }
 
-// sinceQueue: a worker that lost its queue redeclares it when it recovers, and may get work before that. A
-// worker cut off from the database can't recover meanwhile, although a renewal under way may make it look
-// alive. A worker that is deaf to the broker does not learn that its queue is gone. In both cases everything
-// that has struck its queue since its registration counts.
+// sinceQueue returns the start of the window for a missing queue: a worker that lost its queue redeclares it
+// when it recovers, and may get work before that. A worker cut off from the database can't recover meanwhile,
+// although a renewal under way may make it look alive. A worker that is deaf to the broker does not learn
+// that its queue is gone. In both cases everything that has struck its queue since its registration counts.
 func sinceQueue(c *badEnd) time.Duration {
 	since := c.l.entered - c.recoveryTime()
 	if c.t != nil && c.s.ledger.hasStruck(toDatabase|databaseFails|isDeaf, c.t.process, c.t.worker, since) {
@@ -111,8 +111,9 @@ func sinceQueue(c *badEnd) time.Duration {
 	return since
 }
 
-// sinceAttempt: two statements lie between the failed start and its result. If the worker could not
-// reach the database since the claim, it wrote the result long after the start.
+// sinceAttempt returns the start of the window for a failed start: two statements lie between the failed
+// start and its result. If the worker could not reach the database since the claim, it wrote the result long
+// after the start.
 func sinceAttempt(c *badEnd) time.Duration {
 	since := c.e.At - c.s.bounds.Slack
 	if c.t != nil && c.s.ledger.hasStruck(toDatabase|databaseFails|standsStill, c.t.process, c.t.worker, c.l.entered) {
@@ -121,9 +122,9 @@ func sinceAttempt(c *badEnd) time.Duration {
 	return since
 }
 
-// sinceRenewal: after the last renewal, a cause prevented the next one, or kept the reply to the
-// last one from the worker. A request that takes longer than a lease is useless, so the window
-// begins one lease earlier.
+// sinceRenewal returns the start of the window for a lost lease: after the last renewal, a cause prevented
+// the next one, or kept the reply to the last one from the worker. A request that takes longer than a lease
+// is useless, so the window begins one lease earlier.
 func sinceRenewal(c *badEnd) time.Duration {
 	if c.t == nil {
 		return c.e.At - c.s.bounds.WorkerDead - c.s.bounds.Hold
@@ -131,8 +132,8 @@ func sinceRenewal(c *badEnd) time.Duration {
 	return c.t.renewed - oracle.Lease(&c.s.config.Worker)
 }
 
-// sinceLoss: for an execution whose action never began, the reply to its claim may have been lost.
-// For any other execution, the worker must have lost its lease.
+// sinceLoss returns the start of the window for a lost run: for an execution whose action never began, the
+// reply to its claim may have been lost. For any other execution, the worker must have lost its lease.
 func sinceLoss(c *badEnd) time.Duration {
 	if c.e.By == execution.Worker && c.l.started == 0 {
 		return min(sinceClaim(c), sinceRenewal(c))
@@ -140,26 +141,29 @@ func sinceLoss(c *badEnd) time.Duration {
 	return sinceRenewal(c)
 }
 
-// sinceFence: by its own clock, a worker fences itself a margin before its lease ends. It ends the
-// action within the kill grace and writes the result.
+// sinceFence returns the start of the window for a fenced run: by its own clock, a worker fences itself a
+// margin before its lease ends. It ends the action within the kill grace and writes the result.
 func sinceFence(c *badEnd) time.Duration {
 	w := c.s.config.Worker
 	return c.e.At - oracle.Lease(&w) - w.KillGrace - c.s.bounds.Slack
 }
 
-// sinceClaim: the worker may have sent the claim twice before the answer came.
+// sinceClaim returns the start of the window for a claimed run: the worker may have sent the claim twice
+// before the answer came.
 func sinceClaim(c *badEnd) time.Duration {
 	return c.l.entered - 2*c.s.config.Worker.StatementTimeout
 }
 
-// sinceStop: a worker learns of its drain with a heartbeat, within a lease. It waits for the
-// shutdown timeout, ends the remaining actions within the kill grace and writes their results.
+// sinceStop returns the start of the window for a stopped run: a worker learns of its drain with a heartbeat,
+// within a lease. It waits for the shutdown timeout, ends the remaining actions within the kill grace and
+// writes their results.
 func sinceStop(c *badEnd) time.Duration {
 	w := c.s.config.Worker
 	return c.e.At - oracle.Lease(&w) - w.ShutdownTimeout - w.KillGrace - c.s.bounds.Slack
 }
 
-// sinceFit: the workers had time to recover before the executor decided.
+// sinceFit returns the start of the window for missing workers: the workers had time to recover before the
+// executor decided.
 func sinceFit(c *badEnd) time.Duration {
 	return c.e.At - c.recoveryTime()
 }

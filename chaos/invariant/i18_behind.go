@@ -49,7 +49,7 @@ func (b *lookBehindState) nextDue() (at time.Duration, known bool) {
 	return max(b.enough, b.answered+lookBehind), b.sure && !b.asked && b.wasted >= fruitless
 }
 
-// judgeNextQuestion judges whether the next question is overdue.
+// judgeNextQuestion judges whether the worker's next question is overdue.
 func (c *Calls) judgeNextQuestion(now time.Duration) {
 	due, known := c.behind.nextDue()
 	if c.work == nil || !known || c.gone || c.lease.fenced || now >= c.fenceTime() || now <= due+callsTime {
@@ -67,7 +67,7 @@ func (c *Calls) judgeNextQuestion(now time.Duration) {
 // callsTime is the longest time from the reason for a call to the call, if nothing delays it.
 const callsTime = 100 * time.Millisecond
 
-// LooksBehind judges, before it is sent, a worker's call that asks the database for its dispatches.
+// LooksBehind judges, before it is sent, a worker's query of the database for its dispatches.
 func (c *Calls) LooksBehind(now time.Duration) {
 	c.judgeNextQuestion(now)
 	b := &c.behind

@@ -82,7 +82,7 @@ func (l Look) isAlwaysDue() bool {
 // clockDrift is the greatest error of a process's clock over d: on a fast clock, d ends earlier by this much.
 func clockDrift(d time.Duration) time.Duration { return d / 8 }
 
-// Found is one row that a look returned.
+// Found identifies a row that a look returned, with its status.
 type Found struct {
 	Key    execution.Key
 	Status execution.Status
@@ -136,11 +136,11 @@ type lookState struct {
 	left      map[Found]bool
 }
 
-// lookReason is something that may wake the scheduler, at a time between from and to.
+// lookReason is an event that may wake the scheduler at a time between from and to.
 type lookReason struct{ from, to time.Duration }
 
-// Looks begins to judge the looks of an executor process that has just started; nil if this
-// invariant is not judged.
+// Looks returns a follower of an executor process that has just started, which judges the process's looks;
+// nil if the suite does not judge this invariant.
 func (s *Suite) Looks(process string, at time.Duration) *Looker {
 	for _, c := range s.checkers {
 		if w, ok := c.(*workChecker); ok {
@@ -348,7 +348,7 @@ type readinessRecord struct {
 	at    time.Duration
 }
 
-// judgeOverdueLooks judges whether looks came in time.
+// judgeOverdueLooks judges whether every executor has looked in time.
 func (wc *workChecker) judgeOverdueLooks(now time.Duration) {
 	if now < wc.nextOverdue {
 		return

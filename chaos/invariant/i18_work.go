@@ -270,7 +270,7 @@ func (wc *workChecker) isHindered(at time.Duration) bool {
 	return wc.faults > 0 || wc.faultOver > 0 && at-wc.faultOver < wc.s.bounds.Claim+oracle.Lease(&wc.s.config.Worker)
 }
 
-// elapsedSince is the time between two moments, by the faster of the two clocks.
+// elapsedSince is the time between two moments, by the faster of the run's and the database's clock.
 func (wc *workChecker) elapsedSince(from, at time.Duration) time.Duration {
 	return at - from + wc.forwards
 }
@@ -305,7 +305,7 @@ func (wc *workChecker) judgeFruitlessClaim(e *history.Event, l *life) {
 	}
 }
 
-// noteDispatch notes a dispatch.
+// noteDispatch remembers a dispatch that may explain lost races.
 func (wc *workChecker) noteDispatch(e *history.Event) {
 	wc.forgetDispatches(e.At)
 	wc.taken = append(wc.taken, recentDispatch{at: e.At, incarnation: e.Incarnation, by: e.Process})

@@ -23,7 +23,6 @@ func withinCapacity() *Invariant {
 	return i
 }
 
-// incarnationLoad is the capacity and the load of an incarnation.
 type incarnationLoad struct {
 	worker           execution.WorkerID
 	capacity         int64

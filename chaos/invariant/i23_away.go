@@ -118,7 +118,7 @@ func (ac *awayChecker) beginWindow(a *serverOutage, read callVisitor, at time.Du
 	read(func(process string, made uint64, _ func(time.Duration) int64) { a.made[process] = made })
 }
 
-// judgeWindow judges the window that ends.
+// judgeWindow judges each process's calls in the window that ends.
 func (ac *awayChecker) judgeWindow(a *serverOutage, read callVisitor, what string, at time.Duration) {
 	if !a.down || ac.s.work == nil {
 		return

@@ -67,7 +67,7 @@ type hintChecker struct {
 	// sent holds the hints by id, order the same hints, the oldest first.
 	sent  sentHints
 	order queue[*publishedHint]
-	// newest is the hint of the last event about a hint.
+	// newest is the hint that the last event was about.
 	newest *publishedHint
 	// next is the time after which the next check is due.
 	next time.Duration

@@ -20,7 +20,7 @@ type endpointChanges struct {
 	// the previous one. registeredAt is the time of the last one.
 	registered   uint64
 	registeredAt time.Duration
-	// claimed is when each executor last claimed an execution for placement.
+	// claimed is when each executor last claimed an execution for scheduling.
 	claimed map[string]time.Duration
 }
 
@@ -29,7 +29,7 @@ type proberState struct {
 	at      map[string]*probedURL
 }
 
-// probedURL is the result of the probes of one address.
+// probedURL holds the results of the probes of one address.
 type probedURL struct {
 	last       time.Duration
 	registered uint64

@@ -47,7 +47,7 @@ type life struct {
 	// stamped is entered by the database's clock.
 	stamped time.Duration
 
-	// of the present dispatch
+	// The following fields are about the present dispatch.
 	worker      execution.WorkerID
 	incarnation execution.Incarnation
 	published   bool // the broker has routed it

@@ -53,7 +53,6 @@ func (sh *sentHints) positionOf(id string) hintPosition {
 	return hintPosition{&sh.odd, number}
 }
 
-// forgetHint removes a hint.
 func (sh *sentHints) forgetHint(s *publishedHint) {
 	at := s.position
 	at.table.Delete(at.number)
