@@ -39,17 +39,17 @@ type Causes struct {
 // FindCauses finds what led to a violation: the events of its past that are nearest to it, at most so
 // many.
 func FindCauses(r *Run, v *Violation, most int) *Causes {
-	n := until(r.Events, v)
+	n := countEventsUntil(r.Events, v)
 	s := &search{graph: newGraph(r, n), v: v, far: make([]int32, n), from: make([]int32, n), story: make(map[execution.ID]bool), cast: make(map[string]bool)}
 	for i := range s.far {
 		s.far[i], s.from[i] = -1, -1
 	}
-	s.begin()
-	return s.nearest(most)
+	s.addStartEvents()
+	return s.nearestCauses(most)
 }
 
-// until is the number of events up to a violation.
-func until(events []history.Event, v *Violation) int {
+// countEventsUntil is the number of events up to a violation.
+func countEventsUntil(events []history.Event, v *Violation) int {
 	n, _ := slices.BinarySearchFunc(events, v, func(e history.Event, v *Violation) int {
 		if e.Step > v.Step || v.Step == 0 && e.At > v.At {
 			return 1
@@ -68,16 +68,16 @@ type search struct {
 	cast  map[string]bool
 
 	open  heapOf
-	far   []int32   // the distance of each event, -1 if it was not reached
-	from  []int32   // the event through which it was reached
-	found []reached // what was reached, by rank
+	far   []int32        // the distance of each event, -1 if it was not reached
+	from  []int32        // the event through which it was reached
+	found []reachedEvent // what was reached, by rank
 }
 
 var numbered = regexp.MustCompile(`\b(execution|incarnation|message) (\d+)`) //nolint:gochecknoglobals // a constant
 
-// begin puts the events into the search with which the past begins: the judged one, and the last
+// addStartEvents puts the events into the search with which the past begins: the judged one, and the last
 // ones about everything that the violation names.
-func (s *search) begin() {
+func (s *search) addStartEvents() {
 	named := make(map[execution.Incarnation]bool)
 	messages := make(map[uint64]bool)
 	if s.v.Execution != 0 {
@@ -116,77 +116,77 @@ func (s *search) begin() {
 	for _, of := range []map[string]int32{s.queues, s.alerts, s.faults} {
 		for name, at := range of { // the search orders what it reaches
 			if slices.Contains(words, name) {
-				s.reach(at, -1, 2)
+				s.reachEvent(at, -1, 2)
 			}
 		}
 	}
 	// What one process owes another has done without, too: the last that each did.
 	for name, at := range s.works { // the search orders what it reaches
-		s.reach(at, -1, s.part(name)+s.apart(at))
+		s.reachEvent(at, -1, s.processDistance(name)+s.eventPenalty(at))
 	}
 	for name, all := range s.marks { // the search orders what it reaches
 		for _, at := range all {
-			s.reach(at, -1, s.part(name)+1)
+			s.reachEvent(at, -1, s.processDistance(name)+1)
 		}
 	}
 	for i := len(s.edges) - 1; i >= 0 && s.r.Events[i].Step == s.v.Step; i-- {
-		if e := &s.r.Events[i]; !aside(e) {
+		if e := &s.r.Events[i]; !isHidden(e) {
 			far := int32(0)
 			if s.v.Execution != 0 && e.Execution != s.v.Execution {
 				far = 6
 			}
-			s.reach(int32(i), -1, far)
+			s.reachEvent(int32(i), -1, far)
 		}
 	}
 	for id := range s.story {
-		s.rootID(s.rows, id, 1)
-		s.rootID(s.runs, id, 1)
+		s.reachExecution(s.rows, id, 1)
+		s.reachExecution(s.runs, id, 1)
 	}
 	for i := range named {
 		if at, known := s.incarnations[i]; known {
-			s.reach(at, -1, 1)
+			s.reachEvent(at, -1, 1)
 		}
 	}
 	for i := range messages {
 		if at, known := s.messages[i]; known {
-			s.reach(at, -1, 1)
+			s.reachEvent(at, -1, 1)
 		}
 	}
 }
 
-// part is how far from the violation the last event of a process is.
-func (s *search) part(process string) int32 {
+// processDistance is how far from the violation the last event of a process is.
+func (s *search) processDistance(process string) int32 {
 	if s.cast[process] {
 		return 4
 	}
 	return 12
 }
 
-func (s *search) rootID(of map[execution.ID]int32, id execution.ID, far int32) {
+func (s *search) reachExecution(of map[execution.ID]int32, id execution.ID, far int32) {
 	if at, known := of[id]; known {
-		s.reach(at, -1, far)
+		s.reachEvent(at, -1, far)
 	}
 }
 
-// reach puts an event at a distance, unless it is nearer already.
-func (s *search) reach(i, from, far int32) {
+// reachEvent puts an event at a distance, unless it is nearer already.
+func (s *search) reachEvent(i, from, far int32) {
 	if s.far[i] >= 0 && s.far[i] <= far {
 		return
 	}
 	s.far[i], s.from[i] = far, from
-	heap.Push(&s.open, reached{far, i})
+	heap.Push(&s.open, reachedEvent{far, i})
 }
 
 // lengths of edges, by their reason.
 var lengths = [relations]int32{world: 2, row: 1, chain: 2, message: 1, action: 1, owner: 3, struck: 1, hit: 4, lived: 3, worked: 6, acted: 1} //nolint:gochecknoglobals // a constant table
 
-// length is how far an edge leads away from the violation.
-func (s *search) length(x edge) int32 {
-	return lengths[x.why] + s.apart(x.to)
+// edgeLength is how far an edge leads away from the violation.
+func (s *search) edgeLength(x edge) int32 {
+	return lengths[x.why] + s.eventPenalty(x.to)
 }
 
-// apart is how little an event has to do with the violation by itself.
-func (s *search) apart(i int32) int32 {
+// eventPenalty is how little an event has to do with the violation by itself.
+func (s *search) eventPenalty(i int32) int32 {
 	e := &s.r.Events[i]
 	switch {
 	case e.Execution != 0 && !s.story[e.Execution]:
@@ -199,39 +199,39 @@ func (s *search) apart(i int32) int32 {
 	return 0
 }
 
-// nearest walks back and chooses the events of the past with the lowest rank.
-func (s *search) nearest(most int) *Causes {
+// nearestCauses walks back and chooses the events of the past with the lowest rank.
+func (s *search) nearestCauses(most int) *Causes {
 	done := make([]bool, len(s.far))
 	for len(s.open) > 0 {
-		at := heap.Pop(&s.open).(reached) //nolint:forcetypeassert // nothing else is in it
+		at := heap.Pop(&s.open).(reachedEvent) //nolint:forcetypeassert // nothing else is in it
 		if done[at.i] {
 			continue
 		}
 		done[at.i] = true
-		if !aside(&s.r.Events[at.i]) {
-			s.found = append(s.found, reached{at.far + s.usual(at.i), at.i})
+		if !isHidden(&s.r.Events[at.i]) {
+			s.found = append(s.found, reachedEvent{at.far + s.eventCommonness(at.i), at.i})
 		}
 		for _, x := range s.edges[at.i] {
-			if aside(&s.r.Events[x.to]) {
-				s.reach(x.to, at.i, at.far)
+			if isHidden(&s.r.Events[x.to]) {
+				s.reachEvent(x.to, at.i, at.far)
 			} else {
-				s.reach(x.to, at.i, at.far+s.length(x))
+				s.reachEvent(x.to, at.i, at.far+s.edgeLength(x))
 			}
 		}
 	}
 	out := &Causes{Past: len(s.found)}
-	slices.SortFunc(s.found, func(a, b reached) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(b.i, a.i)) })
+	slices.SortFunc(s.found, func(a, b reachedEvent) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(b.i, a.i)) })
 	for _, at := range s.found[:min(len(s.found), most)] {
 		out.Events = append(out.Events, int(at.i))
 	}
 	slices.Sort(out.Events)
-	out.Edges = s.arrows(out.Events)
+	out.Edges = s.edgesBetween(out.Events)
 	return out
 }
 
-// arrows are the edges between chosen events: from each to the one through which the search has
+// edgesBetween are the edges between chosen events: from each to the one through which the search has
 // reached it, perhaps by way of others.
-func (s *search) arrows(chosen []int) [][2]int {
+func (s *search) edgesBetween(chosen []int) [][2]int {
 	arrows := [][2]int{}
 	for _, i := range chosen {
 		at := s.from[i]
@@ -248,10 +248,10 @@ func (s *search) arrows(chosen []int) [][2]int {
 	return arrows
 }
 
-// usual is how usual an event is in its run, in doublings: what happened once tells more than what
+// eventCommonness is how usual an event is in its run, in doublings: what happened once tells more than what
 // happened a thousand times. The judged event is never usual, and the first start of a process is
 // how every run begins.
-func (s *search) usual(i int32) int32 {
+func (s *search) eventCommonness(i int32) int32 {
 	e := &s.r.Events[i]
 	switch {
 	case s.far[i] == 0:
@@ -259,21 +259,21 @@ func (s *search) usual(i int32) int32 {
 	case e.Kind == history.ProcessStarted && e.At == 0:
 		return 12
 	}
-	return int32(bits.Len32(uint32(s.kinds[usualAs(e)])))
+	return int32(bits.Len32(uint32(s.kinds[classOf(e)])))
 }
 
-// reached is an event that was reached, at a distance.
-type reached struct{ far, i int32 }
+// reachedEvent is an event that was reached, at a distance.
+type reachedEvent struct{ far, i int32 }
 
 // heapOf is a heap of them: the nearest first, and of those the latest.
-type heapOf []reached
+type heapOf []reachedEvent
 
 func (h heapOf) Len() int { return len(h) }
 func (h heapOf) Less(i, j int) bool {
 	return h[i].far < h[j].far || h[i].far == h[j].far && h[i].i > h[j].i
 }
 func (h heapOf) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *heapOf) Push(x any)   { *h = append(*h, x.(reached)) } //nolint:forcetypeassert // nothing else is in it
+func (h *heapOf) Push(x any)   { *h = append(*h, x.(reachedEvent)) } //nolint:forcetypeassert // nothing else is in it
 func (h *heapOf) Pop() any {
 	last := (*h)[len(*h)-1]
 	*h = (*h)[:len(*h)-1]

@@ -23,8 +23,8 @@ func move(id execution.ID, to execution.Status, process string) history.Event {
 	return history.Event{Kind: history.Transition, Execution: id, Chain: id, To: to, Process: process}
 }
 
-// lost is a run in which a partition makes a worker lose an execution, between those of others.
-func lost() (*explain.Run, *explain.Violation) {
+// lostExecutionRun is a run in which a partition makes a worker lose an execution, between those of others.
+func lostExecutionRun() (*explain.Run, *explain.Violation) {
 	claimed := move(7, execution.Running, "shell-1")
 	claimed.Worker, claimed.Incarnation = 1, 1
 	r := recordOf(
@@ -48,7 +48,7 @@ func lost() (*explain.Run, *explain.Violation) {
 }
 
 func TestThePastOfAViolationIsItsOwnExecutionBeforeOthers(t *testing.T) {
-	r, v := lost()
+	r, v := lostExecutionRun()
 	s := explain.FindCauses(r, v, 10)
 	for _, want := range []int{2, 4, 7, 8, 12, 13} {
 		if !slices.Contains(s.Events, want) {
@@ -76,7 +76,7 @@ func TestThePastOfAViolationIsItsOwnExecutionBeforeOthers(t *testing.T) {
 // What the world knows counts: here, that a line of the log stands between what an executor did about
 // execution 8 and the end of execution 7.
 func TestWhatTheWorldKnowsIsFollowed(t *testing.T) {
-	r, v := lost()
+	r, v := lostExecutionRun()
 	edge := [2]int{9, 13}
 	if s := explain.FindCauses(r, v, 100); slices.Contains(s.Edges, edge) {
 		t.Errorf("without what the world knows: %v", s.Edges)
@@ -112,7 +112,7 @@ func TestNothingLedToAViolationWithoutHistory(t *testing.T) {
 
 // The same record gives the same slice: it does not depend on the order of maps.
 func TestASliceIsAlwaysTheSame(t *testing.T) {
-	r, v := lost()
+	r, v := lostExecutionRun()
 	v.Message = "shell-1 shell-2 executor-1 client execution 7 execution 8"
 	first := fmt.Sprint(explain.FindCauses(r, v, 7))
 	for range 50 {

@@ -87,23 +87,23 @@ func (p *Pair) At() time.Duration {
 // remote consequence. Without such an execution it shows the strands that differ first.
 func Compare(here, there Run, about execution.ID, most int) *Difference {
 	d := &Difference{}
-	d.begin(here, there)
-	d.acts(here, there, about)
+	d.countCommonPrefix(here, there)
+	d.findActs(here, there, about)
 	a, b := strandsOf(here), strandsOf(there)
-	if fate := d.at(fates, a, b); !fate || d.tooLate(here.Failed) {
-		if d.at(everything, a, b); fate && d.tooLate(here.Failed) {
-			d.at(fates, a, b)
+	if fate := d.compareAt(fates, a, b); !fate || d.tooLate(here.Failed) {
+		if d.compareAt(everything, a, b); fate && d.tooLate(here.Failed) {
+			d.compareAt(fates, a, b)
 		}
 	}
 	if d.ActOn != nil && most > 1 {
 		most-- // its line takes the place of a difference
 	}
-	d.choose(familyOf(here, about), about, most)
+	d.choosePairs(familyOf(here, about), about, most)
 	return d
 }
 
-// begin counts the equal events that both runs begin with.
-func (d *Difference) begin(here, there Run) {
+// countCommonPrefix counts the equal events that both runs begin with.
+func (d *Difference) countCommonPrefix(here, there Run) {
 	i, j := 0, 0
 	for {
 		for i < len(here.Events) && here.Events[i].Kind.ForReaders() {
@@ -112,7 +112,7 @@ func (d *Difference) begin(here, there Run) {
 		for j < len(there.Events) && there.Events[j].Kind.ForReaders() {
 			j++
 		}
-		if i >= len(here.Events) || j >= len(there.Events) || !same(&here.Events[i], &there.Events[j]) {
+		if i >= len(here.Events) || j >= len(there.Events) || !equalEvents(&here.Events[i], &there.Events[j]) {
 			return
 		}
 		d.Same++
@@ -121,19 +121,19 @@ func (d *Difference) begin(here, there Run) {
 	}
 }
 
-// same says that two events are equal, in everything that can be compared: steps and numbers of
+// equalEvents says that two events are equal, in everything that can be compared: steps and numbers of
 // messages differ between versions of the program, and texts are for people.
-func same(a, b *history.Event) bool {
+func equalEvents(a, b *history.Event) bool {
 	x, y := *a, *b
 	x.Step, x.Message, x.Text = 0, 0, ""
 	y.Step, y.Message, y.Text = 0, 0, ""
 	return x == y
 }
 
-// at compares the strands at one depth, and says whether any differ.
-func (d *Difference) at(deep depth, a, b *strands) bool {
+// compareAt compares the strands at one depth, and says whether any differ.
+func (d *Difference) compareAt(deep depth, a, b *strandSet) bool {
 	d.Pairs, d.swapped, d.More, d.Moved = nil, nil, 0, 0
-	d.compare(a, b, deep)
+	d.compareStrands(a, b, deep)
 	if len(d.Pairs) == 0 {
 		d.Pairs = d.swapped
 	} else {
@@ -147,8 +147,8 @@ func (d *Difference) tooLate(failed time.Duration) bool {
 	return failed != 0 && !slices.ContainsFunc(d.Pairs, func(p Pair) bool { return p.At() <= failed })
 }
 
-// acts finds the first act of a mutant, and the first one on an execution.
-func (d *Difference) acts(here, there Run, about execution.ID) {
+// findActs finds the first act of a mutant, and the first one on an execution.
+func (d *Difference) findActs(here, there Run, about execution.ID) {
 	for _, r := range [...]Run{here, there} {
 		for i := range r.Events {
 			e := &r.Events[i]
@@ -184,8 +184,8 @@ const (
 	everything
 )
 
-// deals says that events of a kind are compared at this depth.
-func (d depth) deals(k history.Kind) bool {
+// comparesKind says that events of a kind are compared at this depth.
+func (d depth) comparesKind(k history.Kind) bool {
 	switch k {
 	case history.Logged, history.MutantActed, history.EndAsked, history.Quiescent, history.ActionDefined:
 		return false
@@ -204,22 +204,22 @@ type strand struct {
 	events []*history.Event
 }
 
-// strands are the strands of a run, in the order of their first events.
-type strands struct {
+// strandSet are the strands of a run, in the order of their first events.
+type strandSet struct {
 	run   Run
 	order []*strand
 	named map[string]*strand
 }
 
-func strandsOf(r Run) *strands {
-	l := &strands{run: r, named: make(map[string]*strand)}
-	names := identities(r)
+func strandsOf(r Run) *strandSet {
+	l := &strandSet{run: r, named: make(map[string]*strand)}
+	names := executionNames(r)
 	for i := range r.Events {
 		e := &r.Events[i]
-		if !everything.deals(e.Kind) {
+		if !everything.comparesKind(e.Kind) {
 			continue
 		}
-		name := l.name(e, names)
+		name := l.strandName(e, names)
 		at := l.named[name]
 		if at == nil {
 			at = &strand{name: name, about: e.Execution}
@@ -231,9 +231,9 @@ func strandsOf(r Run) *strands {
 	return l
 }
 
-// identities names each execution so that the name is the same in another run. An execution without
+// executionNames names each execution so that the name is the same in another run. An execution without
 // a key has no such name.
-func identities(r Run) map[execution.ID]string {
+func executionNames(r Run) map[execution.ID]string {
 	names := make(map[execution.ID]string)
 	for i := range r.Events {
 		e := &r.Events[i]
@@ -250,7 +250,7 @@ func identities(r Run) map[execution.ID]string {
 	return names
 }
 
-func (s *strands) name(e *history.Event, names map[execution.ID]string) string {
+func (s *strandSet) strandName(e *history.Event, names map[execution.ID]string) string {
 	switch {
 	case e.Execution != 0:
 		if name := names[e.Execution]; name != "" {
@@ -271,9 +271,9 @@ func (s *strands) name(e *history.Event, names map[execution.ID]string) string {
 // letter canaries have one.
 var drawnPart = regexp.MustCompile(`\.[0-9a-f]{12}\b`)
 
-// step holds what Compare compares of an event. The incarnation is left out: it is a number that
+// signature holds what Compare compares of an event. The incarnation is left out: it is a number that
 // shifts between runs.
-type step struct {
+type signature struct {
 	epoch  execution.Epoch
 	kind   history.Kind
 	to     execution.Status
@@ -283,33 +283,33 @@ type step struct {
 	kindOf uint8
 }
 
-func stepOf(e *history.Event) step {
-	return step{e.Epoch, e.Kind, e.To, e.By, e.Reason, e.Lifecycle, e.Type}
+func signatureOf(e *history.Event) signature {
+	return signature{e.Epoch, e.Kind, e.To, e.By, e.Reason, e.Lifecycle, e.Type}
 }
 
-// compare compares the strands of the first run with those of the second one.
-func (d *Difference) compare(a, b *strands, deep depth) {
+// compareStrands compares the strands of the first run with those of the second one.
+func (d *Difference) compareStrands(a, b *strandSet, deep depth) {
 	for _, here := range a.order {
 		there := b.named[here.name]
 		if there == nil {
 			there = &strand{}
 		}
-		d.strand(here, there, deep, a.run, b.run)
+		d.compareStrand(here, there, deep, a.run, b.run)
 	}
 	for _, there := range b.order {
 		if a.named[there.name] == nil {
-			d.strand(&strand{}, there, deep, a.run, b.run)
+			d.compareStrand(&strand{}, there, deep, a.run, b.run)
 		}
 	}
 }
 
-// strand adds the first difference of one strand: an event that only one side has. If both sides
+// compareStrand adds the first difference of one strand: an event that only one side has. If both sides
 // have the same events in another order, the strand goes to swapped.
-func (d *Difference) strand(here, there *strand, deep depth, a, b Run) {
-	x, y := only(here.events, deep), only(there.events, deep)
+func (d *Difference) compareStrand(here, there *strand, deep depth, a, b Run) {
+	x, y := eventsAtDepth(here.events, deep), eventsAtDepth(there.events, deep)
 	moved, n := false, 0
-	for n < min(len(x), len(y)) && stepOf(x[n]) == stepOf(y[n]) {
-		moved = moved || x[n].At != y[n].At || actor(x[n], a) != actor(y[n], b)
+	for n < min(len(x), len(y)) && signatureOf(x[n]) == signatureOf(y[n]) {
+		moved = moved || x[n].At != y[n].At || actorName(x[n], a) != actorName(y[n], b)
 		n++
 	}
 	x, y = x[n:], y[n:]
@@ -320,7 +320,7 @@ func (d *Difference) strand(here, there *strand, deep depth, a, b Run) {
 		return
 	}
 	p := Pair{About: here.about, strand: cmp.Or(here.name, there.name)}
-	i, j := surplus(x, y), surplus(y, x)
+	i, j := surplusIndex(x, y), surplusIndex(y, x)
 	switch {
 	case i == len(x) && j == len(y):
 		p.Here, p.There = x[0], y[0]
@@ -337,14 +337,14 @@ func (d *Difference) strand(here, there *strand, deep depth, a, b Run) {
 	d.Pairs = append(d.Pairs, p)
 }
 
-// surplus is the index of the first event in a that b has nowhere, or not so often; len(a) for none.
-func surplus(a, b []*history.Event) int {
-	left := make(map[step]int, len(b))
+// surplusIndex is the index of the first event in a that b has nowhere, or not so often; len(a) for none.
+func surplusIndex(a, b []*history.Event) int {
+	left := make(map[signature]int, len(b))
 	for _, e := range b {
-		left[stepOf(e)]++
+		left[signatureOf(e)]++
 	}
 	for i, e := range a {
-		s := stepOf(e)
+		s := signatureOf(e)
 		if left[s] == 0 {
 			return i
 		}
@@ -353,17 +353,17 @@ func surplus(a, b []*history.Event) int {
 	return len(a)
 }
 
-func only(events []*history.Event, deep depth) (kept []*history.Event) {
+func eventsAtDepth(events []*history.Event, deep depth) (kept []*history.Event) {
 	for _, e := range events {
-		if deep.deals(e.Kind) {
+		if deep.comparesKind(e.Kind) {
 			kept = append(kept, e)
 		}
 	}
 	return kept
 }
 
-// actor names the process that caused an event, or else the worker.
-func actor(e *history.Event, r Run) string { return cmp.Or(e.Process, r.Workers[e.Worker]) }
+// actorName names the process that caused an event, or else the worker.
+func actorName(e *history.Event, r Run) string { return cmp.Or(e.Process, r.Workers[e.Worker]) }
 
 // familyOf returns a function that says whether a strand is about an execution of a run or its
 // family: the rows of its chain, of the chain of its parent and of those of its children. No strand
@@ -388,7 +388,7 @@ func familyOf(r Run, id execution.ID) func(strand string) bool {
 			roots[cmp.Or(chains[child], child)] = true
 		}
 	}
-	names := identities(r)
+	names := executionNames(r)
 	return func(strand string) bool {
 		if id == 0 {
 			return false
@@ -403,20 +403,20 @@ func familyOf(r Run, id execution.ID) func(strand string) bool {
 	}
 }
 
-// choose keeps the earliest difference and those of the family of the execution that matters most,
+// choosePairs keeps the earliest difference and those of the family of the execution that matters most,
 // first its own; the earliest ones if there is no such execution.
-func (d *Difference) choose(family func(strand string) bool, about execution.ID, most int) {
+func (d *Difference) choosePairs(family func(strand string) bool, about execution.ID, most int) {
 	slices.SortStableFunc(d.Pairs, func(p, q Pair) int { return cmp.Compare(p.At(), q.At()) })
 	all := d.Pairs
 	d.Pairs = all[:min(len(all), most)]
 	if len(all) > most && about != 0 {
-		d.Pairs = nearest(all, family, about, most)
+		d.Pairs = nearestPairs(all, family, about, most)
 	}
 	d.More = len(all) - len(d.Pairs)
 }
 
-// nearest chooses at most so many of the differences, which are in their order of time.
-func nearest(all []Pair, family func(strand string) bool, about execution.ID, most int) (kept []Pair) {
+// nearestPairs chooses at most so many of the differences, which are in their order of time.
+func nearestPairs(all []Pair, family func(strand string) bool, about execution.ID, most int) (kept []Pair) {
 	rank := func(i int) int {
 		switch p := &all[i]; {
 		case p.About == about:

@@ -98,7 +98,7 @@ if r.randrange(1000000) < %d:
     print(json.dumps({"error": {"type": "%v", "message": "drawn to fail"}}))
     sys.exit(1)
 print(json.dumps({"ok": True}))
-`, seed, a.TakesMin.Seconds(), a.TakesMax.Seconds(), inPython(a.TakesLog), a.FailPerMillion, listed(exitCodesOf(a)), a.FailReason)
+`, seed, a.TakesMin.Seconds(), a.TakesMax.Seconds(), inPython(a.TakesLog), a.FailPerMillion, numberList(exitCodesOf(a)), a.FailReason)
 }
 
 func inPython(b bool) string {
@@ -123,16 +123,16 @@ setTimeout(() => {
   }
   console.log('{"ok":true}');
 }, ms);
-`, seed%1_000_000, float64(a.TakesMin.Microseconds())/1000, float64(a.TakesMax.Microseconds())/1000, a.TakesLog, a.FailPerMillion, listed(exitCodesOf(a)), a.FailReason)
+`, seed%1_000_000, float64(a.TakesMin.Microseconds())/1000, float64(a.TakesMax.Microseconds())/1000, a.TakesLog, a.FailPerMillion, numberList(exitCodesOf(a)), a.FailReason)
 }
 
-// listed is a list of numbers in Python and in JavaScript.
-func listed(numbers []int) string {
+// numberList is a list of numbers in Python and in JavaScript.
+func numberList(numbers []int) string {
 	return "[" + strings.ReplaceAll(strings.Trim(fmt.Sprint(numbers), "[]"), " ", ", ") + "]"
 }
 
-// actions returns a scenario's actions with their programs, and writes scripts into a folder.
-func actions(s *scenario.Scenario, seed uint64, folder string) ([]execution.Action, error) {
+// prepareActions returns a scenario's actions with their programs, and writes scripts into a folder.
+func prepareActions(s *scenario.Scenario, seed uint64, folder string) ([]execution.Action, error) {
 	var all []execution.Action
 	for i := range s.Actions {
 		a := &s.Actions[i]

@@ -47,8 +47,8 @@ func (w *world) expectAlerts(expected scenario.Alerts) {
 	}
 	s.ctx, s.end = context.WithCancel(w.ctx)
 	w.scraper, w.alerts = s, run.NewAlerts(expected, run.AlertsOptions{
-		Clock: w.clock(), Every: interval, Patience: run.Patience(w.config, len(w.scenario.Cluster.Workers), interval),
-		Collect: s.collect, Emit: w.emit,
+		Clock: w.scenarioClock(), Every: interval, Patience: run.Patience(w.config, len(w.scenario.Cluster.Workers), interval),
+		Collect: s.collectAnswers, Emit: w.recordEvent,
 	})
 	if evaluator := w.alerts.Evaluator(); evaluator != nil {
 		s.reader = scrape.New(evaluator, w.options.Scale)
@@ -62,8 +62,8 @@ func (w *world) stopAlerts() (missed int) {
 	return w.scraper.missed
 }
 
-// answer is the answer of a process, or the reason why there was none.
-type answer struct {
+// scrapeAnswer is the answer of a process, or the reason why there was none.
+type scrapeAnswer struct {
 	process string
 	page    []byte
 	err     error
@@ -71,13 +71,13 @@ type answer struct {
 	due bool
 }
 
-// collect asks every process and returns a function that passes the answers on.
-func (s *scraper) collect() (hand func()) {
-	processes := s.w.all()
-	answers := make([]answer, len(processes))
+// collectAnswers asks every process and returns a function that passes the answers on.
+func (s *scraper) collectAnswers() (hand func()) {
+	processes := s.w.allProcesses()
+	answers := make([]scrapeAnswer, len(processes))
 	var asked sync.WaitGroup
 	for i, p := range processes {
-		asked.Go(func() { answers[i] = s.ask(p) })
+		asked.Go(func() { answers[i] = s.scrapeProcess(p) })
 	}
 	asked.Wait()
 	if s.ctx.Err() != nil {
@@ -85,27 +85,27 @@ func (s *scraper) collect() (hand func()) {
 	}
 	return func() {
 		for i := range answers {
-			s.take(answers[i])
+			s.recordAnswer(answers[i])
 		}
 	}
 }
 
-// ask scrapes one process.
-func (s *scraper) ask(p *process) answer {
-	out := answer{process: p.name, due: p.movesSince(s.interval)}
-	if !p.alive() {
+// scrapeProcess scrapes one process.
+func (s *scraper) scrapeProcess(p *process) scrapeAnswer {
+	out := scrapeAnswer{process: p.name, due: p.isActiveFor(s.interval)}
+	if !p.isAlive() {
 		out.err, out.due = errNotRunning, false
 		return out
 	}
-	out.page, out.err = get(s.ctx, s.client, p.daemon.URL+"/metrics")
-	out.due = out.due && p.movesSince(s.interval)
+	out.page, out.err = fetchPage(s.ctx, s.client, p.daemon.URL+"/metrics")
+	out.due = out.due && p.isActiveFor(s.interval)
 	return out
 }
 
 var errNotRunning = errors.New("the process does not run")
 
-// get returns the page at an address.
-func get(ctx context.Context, client *http.Client, address string) ([]byte, error) {
+// fetchPage returns the page at an address.
+func fetchPage(ctx context.Context, client *http.Client, address string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
 		return nil, err
@@ -122,9 +122,9 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 	return page, err
 }
 
-// take passes an answer to the evaluator. It notes in the run's record if a process that was up
+// recordAnswer passes an answer to the evaluator. It notes in the run's record if a process that was up
 // gave none.
-func (s *scraper) take(from answer) {
+func (s *scraper) recordAnswer(from scrapeAnswer) {
 	if from.err == nil {
 		from.err = s.reader.Take(from.process, bytes.NewReader(from.page))
 	}
@@ -134,6 +134,6 @@ func (s *scraper) take(from answer) {
 	s.reader.Gone(from.process)
 	if from.due {
 		s.missed++
-		s.w.emit(history.Event{Kind: history.Logged, Process: monitoring, Text: fmt.Sprintf("WARN scrape of %s failed: %v", from.process, from.err)})
+		s.w.recordEvent(history.Event{Kind: history.Logged, Process: monitoring, Text: fmt.Sprintf("WARN scrape of %s failed: %v", from.process, from.err)})
 	}
 }

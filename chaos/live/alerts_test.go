@@ -23,13 +23,13 @@ type fixedProcess struct {
 
 func (f fixedProcess) Running() bool { return f.running }
 
-// watched is a world of one executor that answers at a server of the test, in real time.
-func watched(t *testing.T, running bool, h http.Handler) (*world, *process) {
+// watchedWorld is a world of one executor that answers at a server of the test, in real time.
+func watchedWorld(t *testing.T, running bool, h http.Handler) (*world, *process) {
 	t.Helper()
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)
 	w := &world{ctx: t.Context(), scenario: &scenario.Scenario{}, config: config.Default(config.Hardened), options: Options{Scale: 1}, began: time.Now()}
-	w.injector = w.newInjector(w.clock())
+	w.injector = w.newInjector(w.scenarioClock())
 	p := &process{w: w, name: "executor-1", since: time.Now().Add(-time.Hour)}
 	p.daemon = cluster.NewSupervised(p.name, strings.TrimPrefix(server.URL, "http://"), func() (cluster.Instance, error) { return fixedProcess{running: running}, nil })
 	if err := p.daemon.Launch(); err != nil {
@@ -40,9 +40,9 @@ func watched(t *testing.T, running bool, h http.Handler) (*world, *process) {
 	return w, p
 }
 
-// told returns the events and log lines of the run so far, without their times.
-func told(w *world) (story string) {
-	for _, item := range w.own() {
+// recordedStory returns the events and log lines of the run so far, without their times.
+func recordedStory(w *world) (story string) {
+	for _, item := range w.ownEvents() {
 		switch e := item.Event; e.Kind {
 		case history.AlertFired:
 			story += "+" + e.Fault + " "
@@ -58,19 +58,19 @@ func told(w *world) (story string) {
 
 func TestAScrapeReachesTheAlertRules(t *testing.T) {
 	figures := exporter.New()
-	w, _ := watched(t, true, figures.Handler())
+	w, _ := watchedWorld(t, true, figures.Handler())
 	figures.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
 	w.alerts.Sample()
 	if !w.alerts.Pending() {
 		t.Error("the run does not wait for the brake")
 	}
-	if got := told(w); got != "+reaper_brake " {
+	if got := recordedStory(w); got != "+reaper_brake " {
 		t.Errorf("the record: %q", got)
 	}
 	if missed := w.stopAlerts(); missed != 0 {
 		t.Errorf("%d scrapes were missed", missed)
 	}
-	if w.scraper.collect() != nil {
+	if w.scraper.collectAnswers() != nil {
 		t.Error("somebody still asks")
 	}
 }
@@ -88,16 +88,16 @@ func TestAFailedScrapeIsInTheRecord(t *testing.T) {
 		{"one that answers with an error", true, broken, nil, "scrape of executor-1 failed: http"},
 		{"one whose answer is no page", true, cut, nil, "scrape of executor-1 failed: reading metrics"},
 		{"one that does not run", false, broken, nil, ""},
-		{"one that was paused", true, broken, func(p *process) { p.still.Store(1) }, ""},
+		{"one that was paused", true, broken, func(p *process) { p.pauses.Store(1) }, ""},
 		{"one that has just started", true, broken, func(p *process) { p.since = time.Now() }, ""},
 	} {
-		w, p := watched(t, c.running, c.handler)
+		w, p := watchedWorld(t, c.running, c.handler)
 		if c.spoil != nil {
 			c.spoil(p)
 		}
 		w.alerts.Sample()
 		missed := w.stopAlerts()
-		if got := told(w); !strings.Contains(got, c.want) || (c.want == "") != (got == "") || (missed == 1) != (c.want != "") {
+		if got := recordedStory(w); !strings.Contains(got, c.want) || (c.want == "") != (got == "") || (missed == 1) != (c.want != "") {
 			t.Errorf("%s: %q, %d missed", c.name, got, missed)
 		}
 	}

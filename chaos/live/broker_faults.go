@@ -10,9 +10,9 @@ import (
 
 // This file holds the live world's faults inside RabbitMQ, which use rabbitmqctl eval.
 
-// evaluate runs Erlang in the broker; its result must be ok.
-func (w *world) evaluate(what, expression string) error {
-	ctx, cancel := w.within()
+// evalErlang runs Erlang in the broker; its result must be ok.
+func (w *world) evalErlang(what, expression string) error {
+	ctx, cancel := w.serverContext()
 	defer cancel()
 	out, err := w.sandbox.servers.RabbitMQ.Ctl(ctx, "eval", expression)
 	if err == nil && strings.TrimSpace(out) != "ok" {
@@ -24,8 +24,8 @@ func (w *world) evaluate(what, expression string) error {
 	return nil
 }
 
-// ofQueue is Erlang that does something to the process of a queue, if the queue exists.
-func (w *world) ofQueue(queue, do string) string {
+// queueExpression is Erlang that does something to the process of a queue, if the queue exists.
+func (w *world) queueExpression(queue, do string) string {
 	return fmt.Sprintf(`case rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)) of {ok, Q} -> %s; _ -> ok end.`, w.mq.Vhost, queue, do)
 }
 
@@ -33,20 +33,20 @@ func (w *world) ofQueue(queue, do string) string {
 // world can't tell what a suspended queue holds back, so a fault counts as touched if its queue
 // exists.
 func (w *world) SuspendQueue(x *fault.Injection, queue string) (func(), error) {
-	if err := w.evaluate("suspending queue "+queue, w.ofQueue(queue, "sys:suspend(amqqueue:get_pid(Q))")); err != nil {
+	if err := w.evalErlang("suspending queue "+queue, w.queueExpression(queue, "sys:suspend(amqqueue:get_pid(Q))")); err != nil {
 		return nil, err
 	}
-	w.suspended(queue, 1)
+	w.countSuspension(queue, 1)
 	x.Touch(fault.Touched{Queue: queue})
 	return func() {
 		// The process may have been resumed or may be gone already: the result is always ok.
-		x.Fail(w.evaluate("resuming queue "+queue, w.ofQueue(queue, "sys:resume(amqqueue:get_pid(Q))")))
-		w.suspended(queue, -1)
+		x.Fail(w.evalErlang("resuming queue "+queue, w.queueExpression(queue, "sys:resume(amqqueue:get_pid(Q))")))
+		w.countSuspension(queue, -1)
 	}, nil
 }
 
-// suspended notes that a queue's process is suspended, once more or once less: it answers no questions.
-func (w *world) suspended(queue string, by int) {
+// countSuspension notes that a queue's process is suspended, once more or once less: it answers no questions.
+func (w *world) countSuspension(queue string, by int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.stuck == nil {
@@ -57,8 +57,8 @@ func (w *world) suspended(queue string, by int) {
 	}
 }
 
-// hanging says that a queue is suspended.
-func (w *world) hanging() bool {
+// hasSuspendedQueue says that a queue is suspended.
+func (w *world) hasSuspendedQueue() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.stuck) > 0
@@ -73,7 +73,7 @@ const timesOut = `rabbit_misc:version_compare(rabbit_misc:version(), "4.3.0", lt
 // hasConsumerTimeout returns an error if the broker has no consumer timeout for a type of queues.
 func (w *world) hasConsumerTimeout(queueType string) error {
 	const without = "the broker has no consumer timeout for %s queues (RabbitMQ 4.3 gave it to quorum queues alone), so that it can't be set"
-	return w.evaluate("setting the broker's consumer timeout",
+	return w.evalErlang("setting the broker's consumer timeout",
 		fmt.Sprintf("case "+timesOut+" of true -> ok; false -> %q end.", queueType, fmt.Sprintf(without, queueType)))
 }
 
@@ -85,11 +85,11 @@ func (w *world) SetConsumerTimeout(x *fault.Injection, after time.Duration) (fun
 		return nil, err
 	}
 	set := func(timeout, tick time.Duration) error {
-		return w.evaluate("setting the broker's consumer timeout", fmt.Sprintf(
+		return w.evalErlang("setting the broker's consumer timeout", fmt.Sprintf(
 			"application:set_env(rabbit, consumer_timeout, %d), application:set_env(rabbit, channel_tick_interval, %d).", timeout.Milliseconds(), tick.Milliseconds()))
 	}
 	again := func() error {
-		for _, p := range w.all() {
+		for _, p := range w.allProcesses() {
 			if err := p.reconnectBroker(); err != nil {
 				return err
 			}
@@ -129,7 +129,7 @@ const (
 // restarted one after the other while the run goes on, because RabbitMQ ends dead lettering
 // permanently if two of them die within five seconds.
 func (w *world) StopDeadLettering(x *fault.Injection) (func(), error) {
-	err := w.evaluate("stopping dead lettering",
+	err := w.evalErlang("stopping dead lettering",
 		fmt.Sprintf(deadLetterPrefetch, 0)+", persistent_term:put(handoff_dead_letters, Suspended = "+deadLetterWorkers+"), "+
 			"[sys:suspend(P) || P <- Suspended], ok.")
 	if err != nil {
@@ -137,7 +137,7 @@ func (w *world) StopDeadLettering(x *fault.Injection) (func(), error) {
 	}
 	x.Touch(fault.Touched{Process: fault.Broker})
 	return func() {
-		x.Fail(w.evaluate("starting dead lettering again",
+		x.Fail(w.evalErlang("starting dead lettering again",
 			fmt.Sprintf(deadLetterPrefetch, usualDeadLetterTake)+", Suspended = persistent_term:get(handoff_dead_letters), [catch sys:resume(P) || P <- Suspended], "+
 				"Started = "+deadLetterWorkers+" -- Suspended, spawn(fun() -> [begin exit(P, kill), timer:sleep(6000) end || P <- Started] end), ok."))
 	}, nil

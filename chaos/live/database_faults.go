@@ -18,8 +18,8 @@ import (
 // but is no superuser, so PostgreSQL's limits for applications apply to the daemons and not to the
 // harness. Roles belong to the whole server, so each run has its own.
 
-// role is the name of the daemons' role.
-func (w *world) role() string { return w.db.Name + "_daemons" }
+// daemonRole is the name of the daemons' role.
+func (w *world) daemonRole() string { return w.db.Name + "_daemons" }
 
 // daemonsURL is the database's address for daemons, without their links.
 func (w *world) daemonsURL() (string, error) {
@@ -28,9 +28,9 @@ func (w *world) daemonsURL() (string, error) {
 		return "", fmt.Errorf("the database's address: %w", err)
 	}
 	if password, ok := u.User.Password(); ok {
-		u.User = url.UserPassword(w.role(), password)
+		u.User = url.UserPassword(w.daemonRole(), password)
 	} else {
-		u.User = url.User(w.role())
+		u.User = url.User(w.daemonRole())
 	}
 	return u.String(), nil
 }
@@ -41,9 +41,9 @@ func (w *world) makeRole(ctx context.Context) error {
 	return withConnection(ctx, w.db.URL, func(ctx context.Context, conn *pgx.Conn) error {
 		login := ""
 		if password := conn.Config().Password; password != "" {
-			login = " password " + literal(password)
+			login = " password " + quoteLiteral(password)
 		}
-		_, err := conn.Exec(ctx, fmt.Sprintf("create role %s login%s in role %s", identifier(w.role()), login, identifier(conn.Config().User)))
+		_, err := conn.Exec(ctx, fmt.Sprintf("create role %s login%s in role %s", quoteIdentifier(w.daemonRole()), login, quoteIdentifier(conn.Config().User)))
 		if err != nil {
 			return fmt.Errorf("making the daemons' role: %w", err)
 		}
@@ -54,13 +54,13 @@ func (w *world) makeRole(ctx context.Context) error {
 // dropRole drops the daemons' role, once their database is gone.
 func (w *world) dropRole(ctx context.Context) error {
 	return withConnection(ctx, w.db.Server.URL, func(ctx context.Context, conn *pgx.Conn) error {
-		return executeAll(ctx, conn, "drop role if exists "+identifier(w.role()))
+		return executeAll(ctx, conn, "drop role if exists "+quoteIdentifier(w.daemonRole()))
 	})
 }
 
-func identifier(name string) string { return pgx.Identifier{name}.Sanitize() }
+func quoteIdentifier(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-func literal(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
+func quoteLiteral(text string) string { return "'" + strings.ReplaceAll(text, "'", "''") + "'" }
 
 // fullTables lists the tables whose disk is full: all of the run's tables but the harness's own.
 const fullTables = `select c.oid::regclass as name from pg_class c
@@ -78,7 +78,7 @@ begin
         commit;
     end loop;
 end
-$do$`, fullTables, literal(statement))
+$do$`, fullTables, quoteLiteral(statement))
 }
 
 // FillDatabase implements fault.DatabaseFull: the database refuses every writing statement as
@@ -91,7 +91,7 @@ $do$`, fullTables, literal(statement))
 // own, which only root can create. A disk without room for the write-ahead log is a different
 // fault: it ends the server.
 func (w *world) FillDatabase(x *fault.Injection) (end func(), err error) {
-	err = w.sql("create sequence chaos_full_refusals", `create function chaos_full() returns trigger language plpgsql as $$
+	err = w.execSQL("create sequence chaos_full_refusals", `create function chaos_full() returns trigger language plpgsql as $$
 begin
     if current_setting('application_name') <> '' then
         perform nextval('chaos_full_refusals');
@@ -105,14 +105,14 @@ $$`, eachFullTable("create trigger chaos_full before insert or update or delete 
 		return nil, err
 	}
 	return func() {
-		refused, err := w.counted("chaos_full_refusals")
+		refused, err := w.isSequenceUsed("chaos_full_refusals")
 		if err != nil {
 			x.Fail(fmt.Errorf("counting the writes that a full disk refused: %w", err))
 		}
 		if refused {
 			x.Touch(fault.Touched{Process: fault.Database})
 		}
-		x.Fail(w.sql(eachFullTable("drop trigger if exists chaos_full on %s"), "drop function chaos_full", "drop sequence chaos_full_refusals"))
+		x.Fail(w.execSQL(eachFullTable("drop trigger if exists chaos_full on %s"), "drop function chaos_full", "drop sequence chaos_full_refusals"))
 	}, nil
 }
 
@@ -122,22 +122,22 @@ $$`, eachFullTable("create trigger chaos_full before insert or update or delete 
 // existing connections, and the new primary, for later ones. At the end the existing connections
 // are closed. The harness only reads over sessions that it keeps.
 func (w *world) DemoteDatabase(x *fault.Injection) (end func(), err error) {
-	on := "alter database " + identifier(w.db.Name)
-	before, err := w.demote(on)
+	on := "alter database " + quoteIdentifier(w.db.Name)
+	before, err := w.demoteSessions(on)
 	if err != nil {
 		return nil, err
 	}
 	x.Touch(fault.Touched{Process: fault.Database})
 	return func() {
-		x.Fail(w.sql("alter system reset default_transaction_read_only", on+" reset default_transaction_read_only", "select pg_reload_conf()",
+		x.Fail(w.execSQL("alter system reset default_transaction_read_only", on+" reset default_transaction_read_only", "select pg_reload_conf()",
 			fmt.Sprintf("select pg_terminate_backend(pid) from pg_stat_activity where datname = %s and application_name <> '' and backend_start <= %s",
-				literal(w.db.Name), literal(before.Format(time.RFC3339Nano)))))
+				quoteLiteral(w.db.Name), quoteLiteral(before.Format(time.RFC3339Nano)))))
 	}, nil
 }
 
-// demote makes existing sessions read-only, and waits until they have read the setting. It returns
+// demoteSessions makes existing sessions read-only, and waits until they have read the setting. It returns
 // the database's time at the beginning.
-func (w *world) demote(alterDatabase string) (before time.Time, err error) {
+func (w *world) demoteSessions(alterDatabase string) (before time.Time, err error) {
 	err = w.onDatabase(func(ctx context.Context, conn *pgx.Conn) error {
 		err := executeAll(ctx, conn, alterDatabase+" set default_transaction_read_only = off", "alter system set default_transaction_read_only = on")
 		if err != nil {
@@ -156,11 +156,11 @@ func (w *world) demote(alterDatabase string) (before time.Time, err error) {
 	return before, err
 }
 
-// counted says whether a sequence has ever given out a value.
-func (w *world) counted(sequence string) (called bool, err error) {
+// isSequenceUsed says whether a sequence has ever given out a value.
+func (w *world) isSequenceUsed(sequence string) (called bool, err error) {
 	w.down.database.Lock() // wait for a server that is down
 	defer w.down.database.Unlock()
-	ctx, cancel := w.within()
+	ctx, cancel := w.serverContext()
 	defer cancel()
 	err = w.pool.QueryRow(ctx, "select is_called from "+sequence).Scan(&called)
 	return called, err
@@ -176,11 +176,11 @@ func (w *world) RefuseConnections(x *fault.Injection) (end func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := w.sql(fmt.Sprintf("alter role %s connection limit 0", identifier(w.role()))); err != nil {
+	if err := w.execSQL(fmt.Sprintf("alter role %s connection limit 0", quoteIdentifier(w.daemonRole()))); err != nil {
 		return nil, err
 	}
 	return func() {
-		x.Fail(w.sql(fmt.Sprintf("alter role %s connection limit -1", identifier(w.role()))))
+		x.Fail(w.execSQL(fmt.Sprintf("alter role %s connection limit -1", quoteIdentifier(w.daemonRole()))))
 		after, err := w.refusedConnections()
 		x.Fail(err)
 		if after > before {
@@ -197,5 +197,5 @@ func (w *world) refusedConnections() (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("counting refused connections in the database's log: %w", err)
 	}
-	return bytes.Count(log, []byte(`too many connections for role "`+w.role()+`"`)), nil
+	return bytes.Count(log, []byte(`too many connections for role "`+w.daemonRole()+`"`)), nil
 }

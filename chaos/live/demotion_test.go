@@ -31,10 +31,10 @@ func TestADemotedDatabaseIsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatalf("a daemon that starts: %v", err)
 	}
-	if err := register(t, during, "during"); err != nil {
+	if err := registerWorker(t, during, "during"); err != nil {
 		t.Errorf("a write of a session that began meanwhile: %v", err)
 	}
-	if err := register(t, before, "before"); err != nil {
+	if err := registerWorker(t, before, "before"); err != nil {
 		t.Errorf("a write through a pool from before: %v", err)
 	}
 	if work, _ := before.Use(); work.Resets != 1 {
@@ -44,7 +44,7 @@ func TestADemotedDatabaseIsLeft(t *testing.T) {
 	if touched := touches(); touched != 1 {
 		t.Errorf("the fault was touched %d times, want once", touched)
 	}
-	if err := register(t, during, "after"); err != nil {
+	if err := registerWorker(t, during, "after"); err != nil {
 		t.Errorf("a write after the end: %v", err)
 	}
 }

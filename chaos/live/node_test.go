@@ -30,13 +30,13 @@ func TestTheBrokerAnswersTheHarness(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := &world{sandbox: &Sandbox{servers: set}, mq: mq, ctx: t.Context()}
-	fill(t, mq.URL, map[string]int{"quorum": 3, "classic": 2})
-	depths, err := w.depths(t.Context())
+	fillQueues(t, mq.URL, map[string]int{"quorum": 3, "classic": 2})
+	depths, err := w.queueDepths(t.Context())
 	if err != nil || depths["quorum"] != 3 || depths["classic"] != 2 || len(depths) != 2 {
 		t.Fatalf("the broker answers %v, %v; there are 3 messages in the queue quorum and 2 in classic", depths, err)
 	}
-	t.Run("after dead lettering stood still, all of it goes on, and that of new queues too", func(t *testing.T) { deadLettersGoOn(t, w) })
-	t.Run("it says for which queues it has a consumer timeout", func(t *testing.T) { timeoutsTold(t, w) })
+	t.Run("after dead lettering stood still, all of it goes on, and that of new queues too", func(t *testing.T) { checkDeadLettersResume(t, w) })
+	t.Run("it says for which queues it has a consumer timeout", func(t *testing.T) { checkTimeoutSupport(t, w) })
 	if err := set.RabbitMQ.Kill(); err != nil {
 		t.Fatal(err)
 	}
@@ -54,9 +54,9 @@ func TestTheBrokerAnswersTheHarness(t *testing.T) {
 	}
 }
 
-// timeoutsTold: if the broker has no consumer timeout for the queues of a run, the fault returns an
+// checkTimeoutSupport: if the broker has no consumer timeout for the queues of a run, the fault returns an
 // error instead of doing nothing.
-func timeoutsTold(t *testing.T, w *world) {
+func checkTimeoutSupport(t *testing.T, w *world) {
 	conn, err := amqp.Dial(w.mq.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -73,8 +73,8 @@ func timeoutsTold(t *testing.T, w *world) {
 	}
 }
 
-// fill declares queues named after their types, and publishes messages to them.
-func fill(t *testing.T, url string, queues map[string]int) {
+// fillQueues declares queues named after their types, and publishes messages to them.
+func fillQueues(t *testing.T, url string, queues map[string]int) {
 	t.Helper()
 	conn, err := amqp.Dial(url)
 	if err != nil {
@@ -101,9 +101,9 @@ func fill(t *testing.T, url string, queues map[string]int) {
 	}
 }
 
-// deadLettersGoOn: a queue created while dead lettering hangs has a process that takes nothing,
+// checkDeadLettersResume: a queue created while dead lettering hangs has a process that takes nothing,
 // which is restarted. The next run on the same node must not find a broker without dead lettering.
-func deadLettersGoOn(t *testing.T, w *world) {
+func checkDeadLettersResume(t *testing.T, w *world) {
 	conn, err := amqp.Dial(w.mq.URL)
 	if err != nil {
 		t.Fatal(err)

@@ -27,11 +27,11 @@ type Stall struct {
 	At, For time.Duration
 }
 
-// noise watches the machine during a run: whether this process wakes in time, the disk accepts a
+// noiseWatch watches the machine during a run: whether this process wakes in time, the disk accepts a
 // write in time, a process starts and ends in time, as actions and their shims must, and a new
 // connection through a proxy without faults is answered in time. A lease can't be kept on a machine
 // that stands still.
-type noise struct {
+type noiseWatch struct {
 	began time.Time
 	ctx   context.Context //nolint:containedctx // of the probes
 	end   context.CancelFunc
@@ -51,17 +51,17 @@ const (
 	leastStall = 100 * time.Millisecond
 )
 
-// newNoise makes a watch that, like the events of the history, counts from the beginning of the
+// newNoiseWatch makes a watch that, like the events of the history, counts from the beginning of the
 // run.
-func newNoise(began time.Time) *noise {
-	n := &noise{began: began}
+func newNoiseWatch(began time.Time) *noiseWatch {
+	n := &noiseWatch{began: began}
 	n.ctx, n.end = context.WithCancel(context.Background())
 	return n
 }
 
 // watchNoise begins the watch. ask takes the way of a process that connects anew.
-func watchNoise(began time.Time, folder string, ask func(ctx context.Context) error) *noise {
-	n := newNoise(began)
+func watchNoise(began time.Time, folder string, ask func(ctx context.Context) error) *noiseWatch {
+	n := newNoiseWatch(began)
 	path := filepath.Join(folder, "probe")
 	for _, p := range []struct {
 		every time.Duration
@@ -74,7 +74,7 @@ func watchNoise(began time.Time, folder string, ask func(ctx context.Context) er
 		{spawnEvery, "a process did not start and end", func(ctx context.Context) error { return exec.CommandContext(ctx, "sh", "-c", "sleep 0").Run() }},
 		{askEvery, "a new connection to the database was not answered", ask},
 	} {
-		n.tasks.Go(func() { n.probe(p.every, p.what, p.do) })
+		n.tasks.Go(func() { n.runProbe(p.every, p.what, p.do) })
 	}
 	return n
 }
@@ -94,9 +94,9 @@ func syncFile(path string) error {
 	return err
 }
 
-// probe does something periodically and records when it took too long. It ignores errors: a fault
+// runProbe does something periodically and records when it took too long. It ignores errors: a fault
 // may have made the request fail.
-func (n *noise) probe(every time.Duration, what string, do func(ctx context.Context) error) {
+func (n *noiseWatch) runProbe(every time.Duration, what string, do func(ctx context.Context) error) {
 	for {
 		began := time.Now()
 		err := do(n.ctx)
@@ -114,7 +114,7 @@ func (n *noise) probe(every time.Duration, what string, do func(ctx context.Cont
 }
 
 // stop ends the watch and returns the stalls.
-func (n *noise) stop() []Stall {
+func (n *noiseWatch) stop() []Stall {
 	n.end()
 	n.tasks.Wait()
 	n.mu.Lock()
@@ -168,10 +168,10 @@ func tolerableStall(c config.Worker) time.Duration {
 	return min(oracle.Lease(&c)/4, c.FenceMargin-c.KillGrace)
 }
 
-// noisy says why violations can't be trusted: a longer stall that ended less than a lease before
+// noiseReason says why violations can't be trusted: a longer stall that ended less than a lease before
 // one of them. For an unmet expectation or an alert, a stall anywhere counts, because these concern
 // the whole run. Empty if the violations can be trusted.
-func noisy(violations []verdict.Violation, stalls []Stall, c config.Worker) string {
+func noiseReason(violations []verdict.Violation, stalls []Stall, c config.Worker) string {
 	lease, most := oracle.Lease(&c), tolerableStall(c)
 	for _, s := range stalls {
 		if s.For <= most {

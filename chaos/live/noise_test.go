@@ -38,7 +38,7 @@ func TestNoiseIsNoVerdict(t *testing.T) {
 		{"a short stall in such a run", alert, Stall{"x", 19 * second, most}, false},
 		{"a stall without a violation", nil, Stall{"x", 19 * second, 2 * second}, false},
 	} {
-		if got := noisy(x.violations, []Stall{x.stall}, c); (got != "") != x.noisy {
+		if got := noiseReason(x.violations, []Stall{x.stall}, c); (got != "") != x.noisy {
 			t.Errorf("%s: %q", x.name, got)
 		}
 	}
@@ -47,9 +47,9 @@ func TestNoiseIsNoVerdict(t *testing.T) {
 // A late answer is a stall; a missing answer may be a fault's work. A stall is dated like the
 // events of the run, which began a minute before the watch.
 func TestLateAnswersAreStalls(t *testing.T) {
-	n := newNoise(time.Now().Add(-time.Minute))
+	n := newNoiseWatch(time.Now().Add(-time.Minute))
 	calls := 0
-	n.probe(time.Millisecond, "late", func(context.Context) error {
+	n.runProbe(time.Millisecond, "late", func(context.Context) error {
 		calls++
 		if calls == 3 {
 			n.end()

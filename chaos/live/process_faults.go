@@ -21,7 +21,7 @@ var _ fault.Live = (*world)(nil)
 
 // Process implements fault.Processes.
 func (w *world) Process(name string) fault.Process {
-	if p := w.process(name); p != nil {
+	if p := w.findProcess(name); p != nil {
 		return p
 	}
 	return nil
@@ -31,7 +31,7 @@ func (w *world) Process(name string) fault.Process {
 func (p *process) Name() string { return p.name }
 
 // Alive implements fault.Process.
-func (p *process) Alive() bool { return p.alive() }
+func (p *process) Alive() bool { return p.isAlive() }
 
 // Start implements fault.Process. It does nothing once the run is over.
 func (p *process) Start() {
@@ -39,25 +39,25 @@ func (p *process) Start() {
 		return
 	}
 	if err := p.start(); err != nil {
-		p.w.fail(err.Error())
+		p.w.failRun(err.Error())
 	}
 }
 
 // Terminate implements fault.Process.
 func (p *process) Terminate() {
-	if !p.alive() {
+	if !p.isAlive() {
 		return
 	}
 	p.mu.Lock()
 	p.stopping = true
 	p.mu.Unlock()
-	p.w.emit(history.Event{Kind: history.ProcessStopping, Process: p.name})
+	p.w.recordEvent(history.Event{Kind: history.ProcessStopping, Process: p.name})
 	p.daemon.Instance().Terminate()
 }
 
 // Kill implements fault.Process.
 func (p *process) Kill() {
-	if !p.alive() {
+	if !p.isAlive() {
 		return
 	}
 	p.mu.Lock()
@@ -75,7 +75,7 @@ func (p *process) OnEnd(f func()) {
 	}
 	p.mu.Unlock()
 	if ended {
-		p.w.after(0, f)
+		p.w.callAfter(0, f)
 	}
 }
 
@@ -100,12 +100,12 @@ func (i instance) Alive() bool { return i.running.Running() }
 // Pause implements fault.Instance.
 func (i instance) Pause() {
 	i.running.Pause()
-	i.p.still.Add(1)
+	i.p.pauses.Add(1)
 }
 
 // Resume implements fault.Instance.
 func (i instance) Resume() {
-	i.p.still.Add(-1)
+	i.p.pauses.Add(-1)
 	if i.running.Running() {
 		i.running.Resume()
 	}
@@ -113,7 +113,7 @@ func (i instance) Resume() {
 
 // Twin implements fault.Twins. The worker whose name it takes ends by itself.
 func (w *world) Twin(name, worker string) (fault.Process, error) {
-	original := w.process(worker)
+	original := w.findProcess(worker)
 	original.mu.Lock()
 	original.superseded = true
 	original.mu.Unlock()
@@ -127,7 +127,7 @@ func (w *world) Twin(name, worker string) (fault.Process, error) {
 
 // Affect implements fault.Links.
 func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direction, e fault.Effect) (func(), error) {
-	l := w.process(process).links[end]
+	l := w.findProcess(process).links[end]
 	if l == nil {
 		return func() {}, nil
 	}
@@ -144,9 +144,9 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 	case e.ResetPerMillion > 0:
 		effect.Break = func() bool { return x.Chance(e.ResetPerMillion) }
 	case e.Busy != fault.Span{}:
-		effect.Each = drawn(x, e.Busy)
+		effect.Each = drawDelays(x, e.Busy)
 	default:
-		effect.Delay = drawn(x, e.Delay)
+		effect.Delay = drawDelays(x, e.Delay)
 	}
 	var heal []func()
 	if way != fault.Incoming {
@@ -158,8 +158,8 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 	return fault.InOrder(heal), nil
 }
 
-// drawn draws a delay for everything that passes.
-func drawn(x *fault.Injection, s fault.Span) func() time.Duration {
+// drawDelays draws a delay for everything that passes.
+func drawDelays(x *fault.Injection, s fault.Span) func() time.Duration {
 	return func() time.Duration { return x.Duration(s.Least, s.Most) }
 }
 
@@ -167,8 +167,8 @@ func drawn(x *fault.Injection, s fault.Span) func() time.Duration {
 // can't distinguish a slow statement from a slow network.
 func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error) {
 	var ends []func()
-	for _, p := range w.all() {
-		e := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: p.name}) }, Delay: drawn(x, adds)}
+	for _, p := range w.allProcesses() {
+		e := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: p.name}) }, Delay: drawDelays(x, adds)}
 		ends = append(ends, p.links[fault.Database].Begin(netproxy.Out, e))
 	}
 	return fault.InOrder(ends), nil
@@ -179,7 +179,7 @@ func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error
 // still arrive, late.
 func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
 	var ends []func()
-	for _, p := range w.all() {
+	for _, p := range w.allProcesses() {
 		e := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: p.name}) }, Hold: true}
 		l := p.links[fault.Database]
 		ends = append(ends, l.Begin(netproxy.Out, e), l.Begin(netproxy.In, e))
@@ -191,17 +191,17 @@ func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
 // go on, and so does everything that the worker sends, so the worker can't notice.
 func (w *world) Deafen(x *fault.Injection) (func(), error) {
 	for _, name := range x.Targets {
-		w.process(name).deaf.Store(x)
+		w.findProcess(name).deaf.Store(x)
 	}
 	return func() {
 		for _, name := range x.Targets {
-			w.process(name).deaf.CompareAndSwap(x, nil)
+			w.findProcess(name).deaf.CompareAndSwap(x, nil)
 		}
 	}, nil
 }
 
-// keepsBack says whether the process is deaf now.
-func (p *process) keepsBack() bool {
+// isDeaf says whether the process is deaf now.
+func (p *process) isDeaf() bool {
 	x := p.deaf.Load()
 	if x != nil {
 		x.Touch(fault.Touched{Process: p.name})
@@ -214,7 +214,7 @@ func (p *process) keepsBack() bool {
 func (w *world) Mute(x *fault.Injection) (func(), error) {
 	var names []string
 	for _, name := range x.Targets {
-		names = append(names, literal(name))
+		names = append(names, quoteLiteral(name))
 	}
 	mute := fmt.Sprintf("chaos_mute_%d", x.Index)
 	begin := []string{
@@ -230,18 +230,18 @@ end
 $$`, mute, strings.Join(names, ", ")),
 		fmt.Sprintf("create trigger %[1]s before update on worker_incarnation for each row when (old.beat <> new.beat) execute function %[1]s()", mute),
 	}
-	if err := w.sql(begin...); err != nil {
+	if err := w.execSQL(begin...); err != nil {
 		return nil, err
 	}
 	return func() {
-		refused, err := w.counted(mute)
+		refused, err := w.isSequenceUsed(mute)
 		if err != nil {
 			x.Fail(fmt.Errorf("counting refused heartbeats: %w", err))
 		}
 		if refused {
 			x.Touch(fault.Touched{})
 		}
-		x.Fail(w.sql(fmt.Sprintf("drop trigger %s on worker_incarnation", mute), "drop function "+mute, "drop sequence "+mute))
+		x.Fail(w.execSQL(fmt.Sprintf("drop trigger %s on worker_incarnation", mute), "drop function "+mute, "drop sequence "+mute))
 	}, nil
 }
 
@@ -250,7 +250,7 @@ $$`, mute, strings.Join(names, ", ")),
 func (w *world) Sicken(x *fault.Injection) (func(), error) {
 	set := func(sick bool) error {
 		for _, name := range x.Targets {
-			if err := w.process(name).setSick(sick); err != nil {
+			if err := w.findProcess(name).setSick(sick); err != nil {
 				return err
 			}
 		}
@@ -287,8 +287,8 @@ func (p *process) setSick(sick bool) error {
 	return os.Chmod(p.binary, runnable)
 }
 
-// launched starts the daemon, even while its machine can't start actions.
-func (p *process) launched() error {
+// launchDaemon starts the daemon, even while its machine can't start actions.
+func (p *process) launchDaemon() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.sick {
@@ -307,7 +307,7 @@ func (p *process) launched() error {
 // Cordon implements fault.Fleet, with the effect of the API. It can't operate on a worker that has
 // never registered.
 func (w *world) Cordon(x *fault.Injection, worker string, on, drain bool) bool {
-	if p := w.process(worker); drain {
+	if p := w.findProcess(worker); drain {
 		p.mu.Lock()
 		p.stopping = true // it stops because of the drain, not because of a failure
 		p.mu.Unlock()

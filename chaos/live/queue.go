@@ -39,7 +39,7 @@ func (w *world) Registered() (all []fault.Registration) {
 // DeleteQueue implements fault.Queues.
 func (w *world) DeleteQueue(x *fault.Injection, b broker.Binding) error {
 	began := time.Now()
-	err := w.interceptor.with(func(ch *amqp.Channel) error {
+	err := w.interceptor.withChannel(func(ch *amqp.Channel) error {
 		_, err := ch.QueueDelete(b.Queue, false, false, false)
 		return err
 	})
@@ -54,13 +54,13 @@ func (w *world) DeleteQueue(x *fault.Injection, b broker.Binding) error {
 // UnbindQueue implements fault.Queues.
 func (w *world) UnbindQueue(x *fault.Injection, b broker.Binding) (func(), error) {
 	began := time.Now()
-	err := w.interceptor.with(func(ch *amqp.Channel) error { return ch.QueueUnbind(b.Queue, b.Pattern, b.Exchange, nil) })
+	err := w.interceptor.withChannel(func(ch *amqp.Channel) error { return ch.QueueUnbind(b.Queue, b.Pattern, b.Exchange, nil) })
 	if err != nil {
 		return nil, fmt.Errorf("unbinding %s: %w", b.Queue, err)
 	}
 	x.Touch(fault.Touched{Queue: b.Queue})
 	return func() {
-		err := w.interceptor.with(func(ch *amqp.Channel) error { return ch.QueueBind(b.Queue, b.Pattern, b.Exchange, false, nil) })
+		err := w.interceptor.withChannel(func(ch *amqp.Channel) error { return ch.QueueBind(b.Queue, b.Pattern, b.Exchange, false, nil) })
 		if err != nil {
 			x.Fail(fmt.Errorf("binding %s again: %w", b.Queue, err))
 		}
@@ -77,13 +77,13 @@ func (w *world) UnbindQueue(x *fault.Injection, b broker.Binding) (func(), error
 func (w *world) BlockConsumers(x *fault.Injection, bindings []broker.Binding) (func(), error) {
 	each := func(f func(p *process, queue string)) {
 		for _, b := range bindings {
-			for _, p := range w.all() {
+			for _, p := range w.allProcesses() {
 				f(p, b.Queue)
 			}
 		}
 	}
 	each(func(p *process, queue string) { p.blocked.Store(queue, x) })
-	for _, p := range w.all() {
+	for _, p := range w.allProcesses() {
 		if len(x.Targets) > 0 && !slices.Contains(x.Targets, p.name) || len(x.Targets) == 0 && p.spec != nil {
 			continue
 		}
@@ -104,7 +104,7 @@ func (p *process) reconnectBroker() error {
 // Publish implements fault.Publisher, over AMQP. It tells the firehose that a message is about no
 // execution, whatever its content, and whether it is readable.
 func (w *world) Publish(x *fault.Injection, messages []fault.Forged) error {
-	err := w.interceptor.with(func(ch *amqp.Channel) error {
+	err := w.interceptor.withChannel(func(ch *amqp.Channel) error {
 		for i := range messages {
 			if err := w.publishForged(x, ch, &messages[i]); err != nil {
 				return err

@@ -53,11 +53,11 @@ func (sa *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profi
 		return nil, err
 	}
 	defer w.close()
-	if err := w.start(); err != nil {
+	if err := w.startRun(); err != nil {
 		return nil, err
 	}
-	settled := w.await(ctx)
-	r, err := w.finish(settled)
+	settled := w.awaitRest(ctx)
+	r, err := w.concludeRun(settled)
 	if err != nil {
 		return nil, err
 	}
@@ -65,14 +65,14 @@ func (sa *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profi
 	return r, nil
 }
 
-// await waits until nothing is left to do, and returns whether that happened in time.
-func (w *world) await(ctx context.Context) bool {
+// awaitRest waits until nothing is left to do, and returns whether that happened in time.
+func (w *world) awaitRest(ctx context.Context) bool {
 	rest := &run.Rest{
-		Clock: w.clock(), Linger: time.Duration(float64(run.Linger) * w.options.Scale), Workload: w.workload, Alerts: w.alerts,
+		Clock: w.scenarioClock(), Linger: time.Duration(float64(run.Linger) * w.options.Scale), Workload: w.workload, Alerts: w.alerts,
 		State: state{w, ctx},
 	}
 	horizon := run.Horizon(w.scenario, w.config) + unscaled
-	for ctx.Err() == nil && w.clock().Now() < horizon && w.broken() == "" && w.silent == nil {
+	for ctx.Err() == nil && w.scenarioClock().Now() < horizon && w.failReason() == "" && w.silent == nil {
 		if rest.Over() {
 			return true
 		}
@@ -91,8 +91,8 @@ type state struct {
 	ctx context.Context //nolint:containedctx // of the questions to servers
 }
 
-func (s state) Faults() bool   { return s.w.injector.Busy() || s.w.interceptor.busy() }
-func (s state) Actions() bool  { return s.w.alive() > 0 }
+func (s state) Faults() bool   { return s.w.injector.Busy() || s.w.interceptor.hasPending() }
+func (s state) Actions() bool  { return s.w.liveActions() > 0 }
 func (s state) Messages() bool { return false } // only the broker knows; see Drained
 
 func (s state) Unfinished() bool {
@@ -106,11 +106,11 @@ func (s state) Unfinished() bool {
 // Drained asks the broker whether every queue is empty. No fault affects the broker any more when
 // this is called, so several errors in a row end the run.
 func (s state) Drained() bool {
-	if s.w.hanging() {
+	if s.w.hasSuspendedQueue() {
 		return false // a hanging queue does not answer
 	}
-	depths, err := s.w.depths(s.ctx)
-	if s.w.unanswered.ends(err) {
+	depths, err := s.w.queueDepths(s.ctx)
+	if s.w.unanswered.reachesLimit(err) {
 		s.w.silent = err
 	}
 	if err != nil {
@@ -125,15 +125,15 @@ func (s state) Drained() bool {
 	return true
 }
 
-// unanswered counts failed questions in a row.
-type unanswered int
+// unansweredCount counts failed questions in a row.
+type unansweredCount int
 
 // mostUnanswered is the number of questions in a row that may fail. A queue whose leader has just
 // moved, or a node that has just started, answers one of the next questions.
 const mostUnanswered = 3
 
-// ends notes the result of a question, and says whether asking again is pointless.
-func (u *unanswered) ends(err error) bool {
+// reachesLimit notes the result of a question, and says whether asking again is pointless.
+func (u *unansweredCount) reachesLimit(err error) bool {
 	if err == nil {
 		*u = 0
 		return false
@@ -142,20 +142,20 @@ func (u *unanswered) ends(err error) bool {
 	return *u >= mostUnanswered
 }
 
-// finish collects and judges the evidence.
-func (w *world) finish(settled bool) (*Result, error) {
+// concludeRun collects and judges the evidence.
+func (w *world) concludeRun(settled bool) (*Result, error) {
 	missed := w.stopAlerts()
 	if settled {
-		w.emit(history.Event{Kind: history.Quiescent})
-	} else if depths, err := w.depths(w.ctx); err == nil {
+		w.recordEvent(history.Event{Kind: history.Quiescent})
+	} else if depths, err := w.queueDepths(w.ctx); err == nil {
 		w.lastDepths = depths
 	}
 	w.stopFaults()
 	stalls := w.noise.stop()
-	crashed := w.broken()
+	crashed := w.failReason()
 	w.stopDaemons()
-	end := w.now()
-	events, rows, err := w.collect()
+	end := w.sinceStart()
+	events, rows, err := w.collectEvidence()
 	if err != nil {
 		return nil, err
 	}
@@ -185,19 +185,19 @@ func (w *world) finish(settled bool) (*Result, error) {
 		o.GaveUp = fmt.Sprintf("the harness could not find out whether the run is over: asked %d times in a row, the broker answered: %v", mostUnanswered, w.silent)
 	}
 	r.Run = judges.Verdict(o)
-	r.Noise = noisy(r.Violations, r.Stalls, w.config.Worker)
+	r.Noise = noiseReason(r.Violations, r.Stalls, w.config.Worker)
 	return r, nil
 }
 
-// collect reads all evidence and orders it.
-func (w *world) collect() ([]history.Event, []execution.Execution, error) {
+// collectEvidence reads all evidence and orders it.
+func (w *world) collectEvidence() ([]history.Event, []execution.Execution, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	database, err := w.database.All(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	rows, err := w.rows(ctx, database)
+	rows, err := w.finalRows(ctx, database)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -211,7 +211,7 @@ func (w *world) collect() ([]history.Event, []execution.Execution, error) {
 	}
 	heard, gaps := w.firehose.Heard()
 	src := evidence.Sources{
-		Own: aged(w.own(), rows), Database: database, Messages: heard, Gaps: gaps, Depths: w.lastDepths, DaemonLog: w.daemonLogs(),
+		Own: fillKnownAges(w.ownEvents(), rows), Database: database, Messages: heard, Gaps: gaps, Depths: w.lastDepths, DaemonLog: w.daemonLogs(),
 		Failure: func(id execution.ID, code int) (execution.Reason, int) {
 			if a := of[id]; a != nil {
 				return failureOf(a, code)
@@ -220,7 +220,7 @@ func (w *world) collect() ([]history.Event, []execution.Execution, error) {
 		},
 	}
 	var bad error
-	for _, p := range w.all() {
+	for _, p := range w.allProcesses() {
 		if p.witness == nil {
 			continue
 		}
@@ -231,8 +231,8 @@ func (w *world) collect() ([]history.Event, []execution.Execution, error) {
 	return evidence.Order(src), rows, bad
 }
 
-// rows returns the executions at the end of the run.
-func (w *world) rows(ctx context.Context, database []evidence.Item) ([]execution.Execution, error) {
+// finalRows returns the executions at the end of the run.
+func (w *world) finalRows(ctx context.Context, database []evidence.Item) ([]execution.Execution, error) {
 	var ids []execution.ID
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Created {

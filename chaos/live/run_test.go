@@ -9,12 +9,12 @@ import (
 // for a moment doesn't.
 func TestARunEndsWhenTheBrokerCantBeAsked(t *testing.T) {
 	wrong := errors.New("function_clause")
-	var u unanswered
+	var u unansweredCount
 	for i, c := range []struct {
 		err  error
 		ends bool
 	}{{wrong, false}, {wrong, false}, {nil, false}, {wrong, false}, {wrong, false}, {wrong, true}} {
-		if got := u.ends(c.err); got != c.ends {
+		if got := u.reachesLimit(c.err); got != c.ends {
 			t.Errorf("after question %d (%v): ends %v", i+1, c.err, got)
 		}
 	}

@@ -67,9 +67,9 @@ func OpenCompose(ctx context.Context, file string, log io.Writer) (*Sandbox, err
 // Close ends everything.
 func (sa *Sandbox) Close() error { return sa.servers.Down() }
 
-// through returns an address with another host and port and, for a database, the application's
+// rewriteAddress returns an address with another host and port and, for a database, the application's
 // name.
-func through(address, hostPort, application string) (string, error) {
+func rewriteAddress(address, hostPort, application string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "", err

@@ -19,14 +19,14 @@ import (
 // serverWithin bounds the requests to a server that begin or end a fault.
 const serverWithin = 5 * time.Minute
 
-func (w *world) within() (context.Context, context.CancelFunc) {
+func (w *world) serverContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(w.ctx), serverWithin)
 }
 
 // takeDown closes every link to a server when it goes down. up opens them again. Call up only when
 // the harness listens to the server again, or the history misses the events in between.
 func (w *world) takeDown(server string) (up func() error) {
-	processes := w.all()
+	processes := w.allProcesses()
 	each := func(f func(link) error) error {
 		errs := make([]error, len(processes))
 		var all sync.WaitGroup
@@ -45,7 +45,7 @@ func (w *world) takeDown(server string) (up func() error) {
 // has no address, toxiproxy waits for the connection that it is just making, and accepts no
 // commands.
 func (w *world) endServer(server string, end func() error) (up func() error, err error) {
-	if w.environment.contained() {
+	if w.environment.isContained() {
 		up = w.takeDown(server)
 		return up, end()
 	}
@@ -55,21 +55,21 @@ func (w *world) endServer(server string, end func() error) (up func() error, err
 
 // StopBroker implements fault.BrokerServer.
 func (w *world) StopBroker(x *fault.Injection, kill bool) (func(), error) {
-	s := stoppable{fault.Broker, w.sandbox.servers.RabbitMQ, &w.down.broker, history.BrokerDown, history.BrokerUp}
+	s := stoppableServer{fault.Broker, w.sandbox.servers.RabbitMQ, &w.down.broker, history.BrokerDown, history.BrokerUp}
 	return w.stopServer(x, s, kill, func(ctx context.Context, down time.Time) {
-		x.Fail(w.trace(ctx))
+		x.Fail(w.startTrace(ctx))
 		w.firehose.Deaf(evidence.Gap{From: down.Add(-evidence.Lag), To: time.Now(), Fault: x.Name})
 	})
 }
 
 // StopDatabase implements fault.DatabaseServer.
 func (w *world) StopDatabase(x *fault.Injection, kill bool) (func(), error) {
-	s := stoppable{fault.Database, w.sandbox.servers.Postgres, &w.down.database, history.DatabaseDown, history.DatabaseUp}
+	s := stoppableServer{fault.Database, w.sandbox.servers.Postgres, &w.down.database, history.DatabaseDown, history.DatabaseUp}
 	return w.stopServer(x, s, kill, func(context.Context, time.Time) {})
 }
 
-// stoppable is a server that faults stop and start again.
-type stoppable struct {
+// stoppableServer is a server that faults stop and start again.
+type stoppableServer struct {
 	name   string
 	server interface {
 		Start(ctx context.Context) error
@@ -82,11 +82,11 @@ type stoppable struct {
 }
 
 // stopServer ends a server. start starts it again, and calls restarted before it opens the links.
-func (w *world) stopServer(x *fault.Injection, s stoppable, kill bool, restarted func(ctx context.Context, down time.Time)) (start func(), err error) {
+func (w *world) stopServer(x *fault.Injection, s stoppableServer, kill bool, restarted func(ctx context.Context, down time.Time)) (start func(), err error) {
 	x.Touch(fault.Touched{Process: s.name})
 	s.lock.Lock()
 	down := time.Now()
-	w.emit(history.Event{Kind: s.down, Process: s.name})
+	w.recordEvent(history.Event{Kind: s.down, Process: s.name})
 	stop := s.server.Stop
 	if kill {
 		stop = s.server.Kill
@@ -100,14 +100,14 @@ func (w *world) stopServer(x *fault.Injection, s stoppable, kill bool, restarted
 		defer s.lock.Unlock()
 		w.starting.Add(1)
 		defer w.starting.Add(-1)
-		ctx, cancel := w.within()
+		ctx, cancel := w.serverContext()
 		defer cancel()
 		if err := s.server.Start(ctx); err != nil {
 			x.Fail(fmt.Errorf("the %s did not come back: %w", s.name, err))
 			return
 		}
 		restarted(ctx, down)
-		w.emit(history.Event{Kind: s.up, Process: s.name})
+		w.recordEvent(history.Event{Kind: s.up, Process: s.name})
 		x.Fail(up())
 	}, nil
 }
@@ -119,12 +119,12 @@ func (w *world) serversUp() {
 	servers := w.sandbox.servers
 	if !servers.Postgres.Running() {
 		if err := servers.Postgres.Start(ctx); err != nil {
-			w.failed(fmt.Errorf("the database did not come back after the faults: %w", err))
+			w.failHarness(fmt.Errorf("the database did not come back after the faults: %w", err))
 		}
 	}
 	if !servers.RabbitMQ.Running() {
 		if err := servers.RabbitMQ.Start(ctx); err != nil {
-			w.failed(fmt.Errorf("the broker did not come back after the faults: %w", err))
+			w.failHarness(fmt.Errorf("the broker did not come back after the faults: %w", err))
 		}
 	}
 }
@@ -134,7 +134,7 @@ func (w *world) serversUp() {
 func (w *world) onDatabase(f func(context.Context, *pgx.Conn) error) error {
 	w.down.database.Lock()
 	defer w.down.database.Unlock()
-	ctx, cancel := w.within()
+	ctx, cancel := w.serverContext()
 	defer cancel()
 	return withConnection(ctx, w.db.URL, f)
 }
@@ -159,8 +159,8 @@ func executeAll(ctx context.Context, conn *pgx.Conn, statements ...string) error
 	return nil
 }
 
-// sql runs statements on the database itself.
-func (w *world) sql(statements ...string) error {
+// execSQL runs statements on the database itself.
+func (w *world) execSQL(statements ...string) error {
 	return w.onDatabase(func(ctx context.Context, conn *pgx.Conn) error {
 		return executeAll(ctx, conn, append([]string{"set default_transaction_read_only = off"}, statements...)...)
 	})
@@ -169,11 +169,11 @@ func (w *world) sql(statements ...string) error {
 // bySQL begins a fault with one list of statements and ends it with another. It always touches
 // something, because every worker soon writes a heartbeat.
 func (w *world) bySQL(x *fault.Injection, begin, end []string) (func(), error) {
-	if err := w.sql(begin...); err != nil {
+	if err := w.execSQL(begin...); err != nil {
 		return nil, err
 	}
 	x.Touch(fault.Touched{Process: fault.Database})
-	return func() { x.Fail(w.sql(end...)) }, nil
+	return func() { x.Fail(w.execSQL(end...)) }, nil
 }
 
 // RefuseWrites implements fault.DatabaseReadOnly.
@@ -195,7 +195,7 @@ begin
     end if;
     return null;
 end
-$$`, x.Uint64N(1_000_000), perMillion, literal(with.Message), literal(with.Code))
+$$`, x.Uint64N(1_000_000), perMillion, quoteLiteral(with.Message), quoteLiteral(with.Code))
 	begin, end := []string{draw}, []string{}
 	for _, table := range []string{"execution_record", "execution_work", "worker_incarnation"} {
 		begin = append(begin, fmt.Sprintf("create trigger chaos_refuses before insert or update on %s for each statement execute function chaos_refuse()", table))

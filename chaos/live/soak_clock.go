@@ -41,8 +41,8 @@ func (pc *planClock) After(d time.Duration, f func()) {
 	pc.waiting = append(pc.waiting, appointment{pc.now + max(0, d), f})
 }
 
-// run advances the time until ctx ends.
-func (pc *planClock) run(ctx context.Context) {
+// tickUntilDone advances the time until ctx ends.
+func (pc *planClock) tickUntilDone(ctx context.Context) {
 	tick := time.NewTicker(planTick)
 	defer tick.Stop()
 	last := time.Now()
@@ -54,12 +54,12 @@ func (pc *planClock) run(ctx context.Context) {
 		}
 		passed := time.Since(last)
 		last = time.Now()
-		pc.pass(passed, pc.w.starting.Load() > 0)
+		pc.advanceBy(passed, pc.w.starting.Load() > 0)
 	}
 }
 
-// pass advances the time, unless still is set, and makes the calls that are due.
-func (pc *planClock) pass(passed time.Duration, still bool) {
+// advanceBy advances the time, unless still is set, and makes the calls that are due.
+func (pc *planClock) advanceBy(passed time.Duration, still bool) {
 	pc.mu.Lock()
 	if !still {
 		pc.now += passed
@@ -73,6 +73,6 @@ func (pc *planClock) pass(passed time.Duration, still bool) {
 	})
 	pc.mu.Unlock()
 	for _, f := range due {
-		pc.w.after(0, f)
+		pc.w.callAfter(0, f)
 	}
 }

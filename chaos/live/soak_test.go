@@ -73,19 +73,19 @@ func TestTheLoadInsists(t *testing.T) {
 		_ = json.NewEncoder(w).Encode(map[string]any{"results": results})
 	}))
 	defer executor.Close()
-	l := &load{x: &soaking{w: &world{}}, client: executor.Client(), ctx: t.Context()}
+	l := &load{x: &soakRun{w: &world{}}, client: executor.Client(), ctx: t.Context()}
 	left := []int{4, 5, 6}
 	for len(left) > 0 && asked < 10 {
-		left, _ = l.post(executor.URL, left)
+		left, _ = l.postBatch(executor.URL, left)
 	}
 	if asked != 3 || l.accepted.Load() != 3 || !l.book.Has(6) || l.book.Has(7) {
 		t.Errorf("asked %d times, %d accepted", asked, l.accepted.Load())
 	}
-	if why := l.x.w.broken(); why != "" {
+	if why := l.x.w.failReason(); why != "" {
 		t.Errorf("the soak is over because %s", why)
 	}
-	l.refuse(http.StatusUnprocessableEntity, "no such action")
-	if why := l.x.w.broken(); !strings.Contains(why, "status 422: no such action") {
+	l.noteRefusal(http.StatusUnprocessableEntity, "no such action")
+	if why := l.x.w.failReason(); !strings.Contains(why, "status 422: no such action") {
 		t.Errorf("after a refusal that lasts: %q", why)
 	}
 }
@@ -99,12 +99,12 @@ func TestThePlanWaitsForAServerThatIsBeingStarted(t *testing.T) {
 	struck := make(chan time.Duration, 2)
 	c.After(10*time.Second, func() { struck <- c.Now() })
 	c.After(30*time.Second, func() { t.Error("a strike came twenty seconds early") })
-	c.pass(9*time.Second, false)
-	c.pass(time.Hour, true)
+	c.advanceBy(9*time.Second, false)
+	c.advanceBy(time.Hour, true)
 	if now := c.Now(); now != 9*time.Second || len(struck) != 0 {
 		t.Errorf("after an hour in which a server was started it is %v, and %d strikes have come", now, len(struck))
 	}
-	c.pass(time.Second, false)
+	c.advanceBy(time.Second, false)
 	if at := <-struck; at != 10*time.Second {
 		t.Errorf("the strike came at %v", at)
 	}

@@ -82,7 +82,7 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 	for _, t := range p.Targets {
 		e := t.Scenario.Expect(t.Profile)
 		out.Scenarios = append(out.Scenarios, verdict.NewScenario(verdict.Scenario{
-			Name: t.Scenario.Name, About: t.Scenario.About, World: string(scenario.Live), Strategy: p.strategy(), Profile: t.Profile,
+			Name: t.Scenario.Name, About: t.Scenario.About, World: string(scenario.Live), Strategy: p.strategyName(), Profile: t.Profile,
 			Digest: t.Scenario.Digest, Mutant: t.Mutant,
 		}, verdict.Want{Seeds: p.Seeds, Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0}))
 	}
@@ -94,10 +94,10 @@ func Execute(ctx context.Context, p Plan) (*Outcome, error) {
 		}
 	}
 	close(jobs)
-	x := &planned{plan: p, out: out, records: make(map[int]*verdict.Record)}
+	x := &planRun{plan: p, out: out, records: make(map[int]*verdict.Record)}
 	sandboxes, running := errgroup.WithContext(ctx)
 	for range min(p.Parallel, len(p.Targets)*p.Seeds) {
-		sandboxes.Go(func() error { return x.sandbox(running, jobs) })
+		sandboxes.Go(func() error { return x.runJobs(running, jobs) })
 	}
 	err := sandboxes.Wait()
 	for i := range p.Targets {
@@ -124,8 +124,8 @@ func longestFirst(targets []Target) []int {
 	return order
 }
 
-// planned is a plan in progress.
-type planned struct {
+// planRun is a plan in progress.
+type planRun struct {
 	plan Plan
 
 	mu      sync.Mutex
@@ -134,28 +134,28 @@ type planned struct {
 	done    int
 }
 
-// strategy is how the plan runs, for the report.
-func (p *Plan) strategy() string {
+// strategyName is how the plan runs, for the report.
+func (p *Plan) strategyName() string {
 	if p.Compose != "" {
 		return "containers"
 	}
 	return "real"
 }
 
-// open opens a sandbox.
-func (p *Plan) open(ctx context.Context) (*Sandbox, error) {
+// openSandbox opens a sandbox.
+func (p *Plan) openSandbox(ctx context.Context) (*Sandbox, error) {
 	if p.Compose != "" {
 		return OpenCompose(ctx, p.Compose, p.Log)
 	}
 	return Open(ctx, p.Bin, false, p.Log)
 }
 
-// sandbox takes jobs until none is left.
-func (p *planned) sandbox(ctx context.Context, jobs <-chan job) (err error) {
+// runJobs takes jobs until none is left.
+func (p *planRun) runJobs(ctx context.Context, jobs <-chan job) (err error) {
 	if ctx.Err() != nil {
 		return nil
 	}
-	l, err := p.plan.open(ctx)
+	l, err := p.plan.openSandbox(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -173,14 +173,14 @@ func (p *planned) sandbox(ctx context.Context, jobs <-chan job) (err error) {
 		}
 		for ; ; j.seed++ {
 			t := p.plan.Targets[j.target]
-			r, err := l.once(ctx, t, Options{Seed: j.seed, Scale: p.plan.Scale, Mutant: t.Mutant}, p.again)
+			r, err := l.runTarget(ctx, t, Options{Seed: j.seed, Scale: p.plan.Scale, Mutant: t.Mutant}, p.countRepeat)
 			if ctx.Err() != nil {
 				return nil
 			}
 			if err != nil {
 				return fmt.Errorf("%s, seed %d: %w", t, j.seed, err)
 			}
-			if !p.add(j, r) {
+			if !p.addResult(j, r) {
 				break
 			}
 		}
@@ -188,9 +188,9 @@ func (p *planned) sandbox(ctx context.Context, jobs <-chan job) (err error) {
 	return nil
 }
 
-// once runs a target, and runs it a second time if the environment was too noisy for a verdict. A
+// runTarget runs a target, and runs it a second time if the environment was too noisy for a verdict. A
 // second noisy run proves nothing, and is never a pass.
-func (sa *Sandbox) once(ctx context.Context, t Target, o Options, again func()) (*Result, error) {
+func (sa *Sandbox) runTarget(ctx context.Context, t Target, o Options, again func()) (*Result, error) {
 	r, err := sa.Run(ctx, t.Scenario, t.Profile, o)
 	if err != nil || r.Noise == "" {
 		return r, err
@@ -203,14 +203,14 @@ func (sa *Sandbox) once(ctx context.Context, t Target, o Options, again func()) 
 	return r, err
 }
 
-func (p *planned) again() {
+func (p *planRun) countRepeat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.out.Repeated++
 }
 
-// add counts a run, and says whether another one must follow.
-func (p *planned) add(j job, r *Result) (more bool) {
+// addResult counts a run, and says whether another one must follow.
+func (p *planRun) addResult(j job, r *Result) (more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	sc := p.out.Scenarios[j.target]

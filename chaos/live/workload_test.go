@@ -16,7 +16,7 @@ func TestAKnownExecutionIsAsOldAsItsRow(t *testing.T) {
 		{Wall: created.Add(time.Minute), Event: history.Event{Kind: history.KeyKnown, Execution: 8, Key: "gone"}},
 		{Wall: created.Add(time.Minute), Event: history.Event{Kind: history.Logged, Execution: 7}},
 	}
-	got := aged(own, []execution.Execution{{ID: 7, Original: 5, Created: created}})
+	got := fillKnownAges(own, []execution.Execution{{ID: 7, Original: 5, Created: created}})
 	if e := got[0].Event; e.Due != time.Minute || e.Chain != 5 {
 		t.Errorf("%+v", e)
 	}

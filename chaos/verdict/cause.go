@@ -33,39 +33,39 @@ const (
 )
 
 var (
-	// differing is everything that differs between two runs with the same cause: quoted texts, random
+	// differingPattern is everything that differs between two runs with the same cause: quoted texts, random
 	// identifiers, numbers (those in names too) and durations.
-	differing = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b[0-9a-f]{8,}\b|\d+(?:/\w+)+|\d[\w.:+-]*`)
-	// named is the name of a process, such as executor-1.
-	named = regexp.MustCompile(`\b([a-z][a-z_-]*)-\d+\b`)
-	// actor is a part with its process, as in "the timeout monitor of executor-1", "the timeout monitor
+	differingPattern = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|\b[0-9a-f]{8,}\b|\d+(?:/\w+)+|\d[\w.:+-]*`)
+	// processPattern is the name of a process, such as executor-1.
+	processPattern = regexp.MustCompile(`\b([a-z][a-z_-]*)-\d+\b`)
+	// partPattern is a part with its process, as in "the timeout monitor of executor-1", "the timeout monitor
 	// (executor-1)" or "the timeout_monitor, executor-1".
-	actor = regexp.MustCompile(`\bthe ([a-z][a-z_ ]*?)(?: of | \(|, )[a-z][a-z_-]*-\d+\b`)
+	partPattern = regexp.MustCompile(`\bthe ([a-z][a-z_ ]*?)(?: of | \(|, )[a-z][a-z_-]*-\d+\b`)
 )
 
 // Cause returns the cause of one violation, without counts.
 func (v *Violation) Cause() Cause {
 	line, rest, _ := strings.Cut(v.Message, "\n")
-	text := differing.ReplaceAllString(line, "…")
+	text := differingPattern.ReplaceAllString(line, "…")
 	if v.Name == Expectation && rest != "" {
 		// How most of the executions ended that missed it is what tells two causes apart.
 		most, _, _ := strings.Cut(rest, "\n")
 		if at := strings.LastIndex(most, ": execution"); at >= 0 {
 			most = most[:at]
 		}
-		text += "; most: " + differing.ReplaceAllString(most, "…")
+		text += "; most: " + differingPattern.ReplaceAllString(most, "…")
 	}
-	c := Cause{Rule: v.Rule(), Text: clip(text, causeText)}
-	if m := actor.FindStringSubmatch(line); m != nil {
+	c := Cause{Rule: v.Rule(), Text: clipText(text, causeText)}
+	if m := partPattern.FindStringSubmatch(line); m != nil {
 		c.Where = strings.ReplaceAll(m[1], "_", " ")
-	} else if m := named.FindStringSubmatch(line); m != nil {
+	} else if m := processPattern.FindStringSubmatch(line); m != nil {
 		c.Where = m[1]
 	}
 	return c
 }
 
-// clip shortens a text to at most n bytes, at a boundary between two characters.
-func clip(s string, n int) string {
+// clipText shortens a text to at most n bytes, at a boundary between two characters.
+func clipText(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -137,7 +137,7 @@ func (s *Scenario) Add(r *Run) {
 	s.Steps += r.Steps
 	s.Virtual += r.Virtual
 	// A sum doesn't depend on the order, and the sums of shards can be added.
-	s.Hash += mix(r.Seed, r.Hash)
+	s.Hash += hashWithSeed(r.Seed, r.Hash)
 }
 
 func (s *Scenario) addFailures(r *Run) {
@@ -160,7 +160,7 @@ func (s *Scenario) addFailures(r *Run) {
 	counted := make(map[string]bool)
 	for i := range failures {
 		v := &failures[i]
-		s.keep(v)
+		s.keepViolation(v)
 		rule := v.Rule()
 		if counted[rule] {
 			continue
@@ -176,10 +176,10 @@ func (s *Scenario) addFailures(r *Run) {
 	}
 }
 
-// keep inserts a violation in its position, and drops the last one of its invariant if there are
+// keepViolation inserts a violation in its position, and drops the last one of its invariant if there are
 // too many.
-func (s *Scenario) keep(v *Violation) {
-	at, _ := slices.BinarySearchFunc(s.Violations, v, func(a Violation, b *Violation) int { return compare(&a, b) })
+func (s *Scenario) keepViolation(v *Violation) {
+	at, _ := slices.BinarySearchFunc(s.Violations, v, func(a Violation, b *Violation) int { return compareViolations(&a, b) })
 	s.Violations = slices.Insert(s.Violations, at, *v)
 	n, last := 0, 0
 	for i := range s.Violations {
@@ -192,8 +192,8 @@ func (s *Scenario) keep(v *Violation) {
 	}
 }
 
-// compare orders violations for reports. It returns 0 only for equal ones.
-func compare(a, b *Violation) int {
+// compareViolations orders violations for reports. It returns 0 only for equal ones.
+func compareViolations(a, b *Violation) int {
 	return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Invariant, b.Invariant),
 		cmp.Compare(a.Execution, b.Execution), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Message, b.Message))
 }
@@ -212,9 +212,9 @@ func (s *Scenario) addFaults(counts []FaultCount) {
 	}
 }
 
-// mix combines a seed and its run's hash into one number, so that a sum of these numbers depends on
+// hashWithSeed combines a seed and its run's hash into one number, so that a sum of these numbers depends on
 // which seed had which history.
-func mix(seed, hash uint64) uint64 {
+func hashWithSeed(seed, hash uint64) uint64 {
 	x := hash ^ (seed * 0x9e3779b97f4a7c15)
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -239,7 +239,7 @@ func (s *Scenario) Judge() {
 		because(Inconclusive, "stopped after %d of %d seeds", s.Seeds, s.tally.Want.Seeds)
 	}
 	if s.GaveUp > 0 {
-		because(Inconclusive, "%s could not be judged, first seed %d: %s", count(s.GaveUp, "run"), s.tally.GaveUpSeed, s.tally.GaveUp)
+		because(Inconclusive, "%s could not be judged, first seed %d: %s", countPhrase(s.GaveUp, "run"), s.tally.GaveUpSeed, s.tally.GaveUp)
 	}
 	if s.Strategy != Varied && !s.tally.Want.Share { // varied runs need not reach the scenario's situations
 		s.judgeFaults(because)
@@ -302,8 +302,8 @@ func (v *Violation) Rule() string {
 // Expectation is the Name of a violation that is an unmet expectation of the scenario.
 const Expectation = "expectation"
 
-// found begins the message of an unmet expectation: how many executions ended as it says.
-var found = regexp.MustCompile(`^\d+ of \d+ `)
+// foundCountPattern begins the message of an unmet expectation: how many executions ended as it says.
+var foundCountPattern = regexp.MustCompile(`^\d+ of \d+ `)
 
 // Expects is the expectation that is not met, in the scenario's words, without what was found: the same
 // in every run that misses it. It is empty for an invariant.
@@ -312,7 +312,7 @@ func (v *Violation) Expects() string {
 		return ""
 	}
 	line, _, _ := strings.Cut(v.Message, "\n")
-	return found.ReplaceAllString(line, "")
+	return foundCountPattern.ReplaceAllString(line, "")
 }
 
 // judgeFaults demands evidence of every planned fault in at least one run.
@@ -335,7 +335,7 @@ func (s *Scenario) judgeFaults(because func(Verdict, string, ...any)) {
 // judgeReach judges whether the sweep reached the situations that the scenario is about.
 func (s *Scenario) judgeReach(because func(Verdict, string, ...any)) {
 	for _, name := range s.Unreached() {
-		because(Inconclusive, "“%s” was never reached in %s. %s", name, count(s.Seeds, "run"), s.Nearness(name))
+		because(Inconclusive, "“%s” was never reached in %s. %s", name, countPhrase(s.Seeds, "run"), s.Nearness(name))
 	}
 	for _, text := range s.tally.Want.Texts {
 		if s.Texts[text] == 0 {
@@ -370,7 +370,7 @@ func (s *Sweep) Judge() {
 	}
 }
 
-func count(n int, noun string) string {
+func countPhrase(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

@@ -12,8 +12,8 @@ import (
 	"handoff/core/execution"
 )
 
-// good is a run of a sweep that passes.
-func good(seed uint64) *verdict.Run {
+// goodRun is a run of a sweep that passes.
+func goodRun(seed uint64) *verdict.Run {
 	return &verdict.Run{
 		Scenario: "s", Seed: seed, Faults: []verdict.FaultCount{{Fault: "crash w", Planned: 1, Fired: 1, Touched: 1}},
 		Sometimes: map[string]int{"parked": 1}, Texts: map[string]int{"boom": 1}, CompletedBefore: 1, CompletedAfter: 1,
@@ -25,11 +25,11 @@ func want(seeds int) verdict.Want {
 	return verdict.Want{Seeds: seeds, Sometimes: []string{"parked"}, Texts: []string{"boom"}, Faults: true}
 }
 
-// judged is the judgement of n good runs, each changed by change.
-func judged(n int, change func(*verdict.Run)) *verdict.Scenario {
+// judgedScenario is the judgement of n good runs, each changed by change.
+func judgedScenario(n int, change func(*verdict.Run)) *verdict.Scenario {
 	s := verdict.NewScenario(verdict.Scenario{Name: "s"}, want(n))
 	for seed := range n {
-		r := good(uint64(seed + 1))
+		r := goodRun(uint64(seed + 1))
 		change(r)
 		s.Add(r)
 	}
@@ -109,7 +109,7 @@ func TestRules(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := judged(tt.seeds, tt.change)
+			s := judgedScenario(tt.seeds, tt.change)
 			why := strings.Join(s.Why, "\n")
 			if s.Verdict != tt.want || !strings.Contains(why, tt.why) || (tt.why == "") != (why == "") {
 				t.Errorf("%v because of %q; want %v because of %q", s.Verdict, why, tt.want, tt.why)
@@ -133,18 +133,18 @@ func TestWhatWasCutShortProvesNothing(t *testing.T) {
 	if s.Judge(); s.Verdict != verdict.Inconclusive || s.Why[0] != "nothing was run" {
 		t.Errorf("no run: %v because of %q", s.Verdict, s.Why)
 	}
-	s.Add(good(1))
+	s.Add(goodRun(1))
 	if s.Judge(); s.Verdict != verdict.Inconclusive || s.Why[0] != "stopped after 1 of 200 seeds" {
 		t.Errorf("one run: %v because of %q", s.Verdict, s.Why)
 	}
-	sweep := verdict.Sweep{Interrupted: true, Scenarios: []*verdict.Scenario{judged(1, func(*verdict.Run) {})}}
+	sweep := verdict.Sweep{Interrupted: true, Scenarios: []*verdict.Scenario{judgedScenario(1, func(*verdict.Run) {})}}
 	if sweep.Judge(); sweep.Verdict != verdict.Inconclusive {
 		t.Errorf("an interrupted sweep: %v", sweep.Verdict)
 	}
 }
 
 func TestEveryReasonIsTold(t *testing.T) {
-	s := judged(50, func(r *verdict.Run) {
+	s := judgedScenario(50, func(r *verdict.Run) {
 		r.Violations = []verdict.Violation{{Invariant: 1, Message: "a"}, {Invariant: 2, Message: "b"}}
 		r.GaveUp, r.Texts, r.Sometimes, r.CompletedAfter = "x", nil, nil, 0
 	})
@@ -156,7 +156,7 @@ func TestEveryReasonIsTold(t *testing.T) {
 func TestTheOrderOfRunsDoesNotMatter(t *testing.T) {
 	runs := make([]*verdict.Run, 300)
 	for i := range runs {
-		r := good(uint64(i + 1))
+		r := goodRun(uint64(i + 1))
 		if i%3 == 0 {
 			for n := range 7 {
 				r.Violations = append(r.Violations, verdict.Violation{
@@ -195,7 +195,7 @@ func TestTheOrderOfRunsDoesNotMatter(t *testing.T) {
 }
 
 func TestTheFirstFiveViolationsOfEachRuleAreKept(t *testing.T) {
-	s := judged(100, func(r *verdict.Run) {
+	s := judgedScenario(100, func(r *verdict.Run) {
 		r.Violations = []verdict.Violation{{Invariant: 4, Seed: r.Seed, Step: 9}, {Invariant: 2, Seed: r.Seed, Step: 9}}
 	})
 	var got []string
@@ -227,8 +227,8 @@ func TestTheHashTellsWhichSeedHadWhichHistory(t *testing.T) {
 }
 
 func TestTheWorstVerdictCounts(t *testing.T) {
-	pass, open := judged(1, func(*verdict.Run) {}), judged(1, func(r *verdict.Run) { r.GaveUp = "x" })
-	fail := judged(1, func(r *verdict.Run) { r.Panic = "x" })
+	pass, open := judgedScenario(1, func(*verdict.Run) {}), judgedScenario(1, func(r *verdict.Run) { r.GaveUp = "x" })
+	fail := judgedScenario(1, func(r *verdict.Run) { r.Panic = "x" })
 	for _, tt := range []struct {
 		list []*verdict.Scenario
 		want verdict.Verdict

@@ -10,7 +10,7 @@ import (
 // result with the runs of both. Shares may be merged in any order. The error names a setting that
 // both must share and in which they differ; s is then unchanged.
 func (s *Scenario) Merge(o *Scenario) error {
-	if err := s.same(o); err != nil {
+	if err := s.checkMergeable(o); err != nil {
 		return err
 	}
 	// This compares with the counts before the merge, so it comes first.
@@ -23,9 +23,9 @@ func (s *Scenario) Merge(o *Scenario) error {
 	s.Seeds += o.Seeds
 	s.tally.Want.Seeds += o.tally.Want.Seeds
 	s.addFaults(o.Faults)
-	s.Sometimes = add(s.Sometimes, o.Sometimes)
+	s.Sometimes = addCounts(s.Sometimes, o.Sometimes)
 	s.mergeNear(o)
-	s.Texts = add(s.Texts, o.Texts)
+	s.Texts = addCounts(s.Texts, o.Texts)
 	for status := range o.Chains {
 		s.Chains[status] += o.Chains[status]
 		s.Rows[status] += o.Rows[status]
@@ -47,8 +47,8 @@ func (s *Scenario) Merge(o *Scenario) error {
 	return nil
 }
 
-// same says why two results can't be added; nil if they can.
-func (s *Scenario) same(o *Scenario) error {
+// checkMergeable says why two results can't be added; nil if they can.
+func (s *Scenario) checkMergeable(o *Scenario) error {
 	a, b := s.tally.Want, o.tally.Want
 	for _, f := range []struct {
 		what string
@@ -86,7 +86,7 @@ func (s *Scenario) mergeFailures(o *Scenario) {
 		s.Causes = addCause(s.Causes, c)
 	}
 	for i := range o.Violations {
-		s.keep(&o.Violations[i])
+		s.keepViolation(&o.Violations[i])
 	}
 	if s.tally.Broken == nil {
 		s.tally.Broken = make(map[string]*breach)
@@ -108,7 +108,7 @@ func (s *Scenario) mergeGaveUp(o *Scenario) {
 	s.GaveUp += o.GaveUp
 }
 
-func add(into, other map[string]int) map[string]int {
+func addCounts(into, other map[string]int) map[string]int {
 	if into == nil {
 		into = make(map[string]int)
 	}
@@ -123,7 +123,7 @@ func add(into, other map[string]int) map[string]int {
 func (s *Sweep) Merge(o *Sweep) error {
 	switch {
 	case len(s.Scenarios) != len(o.Scenarios):
-		return fmt.Errorf("one share has %s, the other one %d", count(len(s.Scenarios), "scenario"), len(o.Scenarios))
+		return fmt.Errorf("one share has %s, the other one %d", countPhrase(len(s.Scenarios), "scenario"), len(o.Scenarios))
 	case s.Go != o.Go:
 		return fmt.Errorf("one share was run with %s, the other one with %s", s.Go, o.Go)
 	case s.Commit != o.Commit:
@@ -143,7 +143,7 @@ func (s *Sweep) Merge(o *Sweep) error {
 	}
 	s.Interrupted = s.Interrupted || o.Interrupted
 	var err error
-	s.Matrix, err = s.Matrix.merge(o.Matrix)
+	s.Matrix, err = s.Matrix.mergeShare(o.Matrix)
 	return err
 }
 
@@ -164,9 +164,9 @@ func (s *Sweep) Whole(seeds, varied int, missing string) {
 	s.Judge()
 }
 
-// merge adds the pairs of another share. A share that was interrupted early has no matrix, and then
+// mergeShare adds the pairs of another share. A share that was interrupted early has no matrix, and then
 // the sum has none.
-func (m *Matrix) merge(o *Matrix) (*Matrix, error) {
+func (m *Matrix) mergeShare(o *Matrix) (*Matrix, error) {
 	if m == nil || o == nil {
 		return nil, nil
 	}
@@ -211,14 +211,14 @@ func (st Stored) Restore() (*Scenario, error) {
 	case s.Failing > s.Seeds || s.GaveUp > s.Seeds || s.Panics > s.Seeds:
 		return nil, fmt.Errorf("%s: more runs failed than there were", s.Name)
 	case (s.Failing > 0) != (len(s.Violations) > 0):
-		return nil, fmt.Errorf("%s: %s, and %s", s.Name, count(s.Failing, "failing run"), count(len(s.Violations), "violation"))
+		return nil, fmt.Errorf("%s: %s, and %s", s.Name, countPhrase(s.Failing, "failing run"), countPhrase(len(s.Violations), "violation"))
 	case len(s.FailedSeeds) > min(s.Failing, keptSeeds) || len(s.Causes) > keptCauses:
-		return nil, fmt.Errorf("%s: %s and %s of %s; at most %d and %d are kept", s.Name, count(len(s.FailedSeeds), "failed seed"),
-			count(len(s.Causes), "cause"), count(s.Failing, "failing run"), keptSeeds, keptCauses)
+		return nil, fmt.Errorf("%s: %s and %s of %s; at most %d and %d are kept", s.Name, countPhrase(len(s.FailedSeeds), "failed seed"),
+			countPhrase(len(s.Causes), "cause"), countPhrase(s.Failing, "failing run"), keptSeeds, keptCauses)
 	case !slices.IsSorted(s.FailedSeeds) || !slices.IsSortedFunc(s.Causes, compareCauses):
 		return nil, fmt.Errorf("%s: its failed seeds or causes are out of order", s.Name)
 	case len(s.Violations) > keptViolations*len(s.tally.Broken):
-		return nil, fmt.Errorf("%s: %s of %s; at most %d are kept of each", s.Name, count(len(s.Violations), "violation"), count(len(s.tally.Broken), "rule"), keptViolations)
+		return nil, fmt.Errorf("%s: %s of %s; at most %d are kept of each", s.Name, countPhrase(len(s.Violations), "violation"), countPhrase(len(s.tally.Broken), "rule"), keptViolations)
 	}
 	for rule, b := range s.tally.Broken {
 		if b == nil {

@@ -11,8 +11,8 @@ type Near struct {
 	Seed uint64
 }
 
-// and adds what other runs say.
-func (n Near) and(o Near) Near {
+// combinedWith adds what other runs say.
+func (n Near) combinedWith(o Near) Near {
 	switch {
 	case n.Runs == 0:
 		return o
@@ -29,7 +29,7 @@ func (s *Scenario) addNear(r *Run) {
 			if s.Near == nil {
 				s.Near = make(map[string]Near)
 			}
-			s.Near[name] = s.Near[name].and(Near{Times: n, Runs: 1, Seed: r.Seed})
+			s.Near[name] = s.Near[name].combinedWith(Near{Times: n, Runs: 1, Seed: r.Seed})
 		}
 	}
 }
@@ -41,7 +41,7 @@ func (s *Scenario) mergeNear(o *Scenario) {
 			if s.Near == nil {
 				s.Near = make(map[string]Near)
 			}
-			s.Near[name] = s.Near[name].and(n)
+			s.Near[name] = s.Near[name].combinedWith(n)
 		}
 	}
 }
@@ -59,7 +59,7 @@ func (s *Scenario) Unreached() (names []string) {
 
 // Nearness says what a situation is and how near the runs came to it.
 func (s *Scenario) Nearness(name string) string {
-	for _, of := range situations() {
+	for _, of := range situationTable() {
 		if of.Name != name {
 			continue
 		}
@@ -70,7 +70,7 @@ func (s *Scenario) Nearness(name string) string {
 			return fmt.Sprintf("No run came near, for none saw its first condition: %s", of.event)
 		default:
 			return fmt.Sprintf("Nearest: %s in %s, first with seed %d, %s, but never %s",
-				count(n.Times, "time"), count(n.Runs, "run"), n.Seed, of.event, of.missing)
+				countPhrase(n.Times, "time"), countPhrase(n.Runs, "run"), n.Seed, of.event, of.missing)
 		}
 	}
 	return ""
@@ -79,7 +79,7 @@ func (s *Scenario) Nearness(name string) string {
 // Near returns how often each situation that was not reached lacked only its last condition.
 func (p *Probes) Near() map[string]int {
 	var near map[string]int
-	for i, s := range situations() {
+	for i, s := range situationTable() {
 		if p.hits[i] == 0 && p.near[i] > 0 {
 			if near == nil {
 				near = make(map[string]int)

@@ -36,7 +36,7 @@ func TestEverySituationThatCanBeMissedNarrowlySaysBy(t *testing.T) {
 			}
 		}
 	}
-	for _, s := range situations() {
+	for _, s := range situationTable() {
 		if (s.event == "") != (s.missing == "") || near[s.Name] != (s.event != "") {
 			t.Errorf("%s can be missed narrowly: %v; its conditions are %q and %q", s.Name, near[s.Name], s.event, s.missing)
 		}

@@ -22,7 +22,7 @@ const Tolerance = time.Second
 // Unable says why the live world can't run a scenario under a profile at a time scale; empty if it
 // can.
 func Unable(s *scenario.Scenario, p config.Profile, scale float64) string {
-	return unable(s, p, scale, func(runtime string) string {
+	return unableReason(s, p, scale, func(runtime string) string {
 		program := map[string]string{config.RuntimeShell: "/bin/sh", config.RuntimePython: "python3", config.RuntimeNode: "node"}[runtime]
 		if _, err := exec.LookPath(program); program != "" && err != nil {
 			return fmt.Sprintf("the runtime %s needs %s, which is not installed", runtime, program)
@@ -34,7 +34,7 @@ func Unable(s *scenario.Scenario, p config.Profile, scale float64) string {
 // UnableInCompose says why the containers of a compose file can't run a scenario under a profile at
 // a time scale; empty if they can.
 func UnableInCompose(s *scenario.Scenario, p config.Profile, scale float64) string {
-	return unable(s, p, scale, func(runtime string) string {
+	return unableReason(s, p, scale, func(runtime string) string {
 		if runtime == config.RuntimeNode {
 			return "the image of the daemons has no node, which the runtime node needs"
 		}
@@ -42,8 +42,8 @@ func UnableInCompose(s *scenario.Scenario, p config.Profile, scale float64) stri
 	})
 }
 
-// unable says why a scenario can't be run. lacks says what a runtime lacks; empty for nothing.
-func unable(s *scenario.Scenario, p config.Profile, scale float64, lacks func(runtime string) string) string {
+// unableReason says why a scenario can't be run. lacks says what a runtime lacks; empty for nothing.
+func unableReason(s *scenario.Scenario, p config.Profile, scale float64, lacks func(runtime string) string) string {
 	var why []string
 	add := func(text string) {
 		if text != "" && !slices.Contains(why, text) {

@@ -41,8 +41,8 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 	if n, err := strconv.Atoi(os.Getenv(garbageVariable)); err == nil {
 		garbage = n
 	}
-	b := up(t, 1, 1)
-	b.garbage(garbage)
+	b := startFixture(t, 1, 1)
+	b.publishGarbage(garbage)
 	began := time.Now()
 	b.submit("quick", 1)
 	b.eventually("the execution has started", func() error {
@@ -79,7 +79,7 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 	if len(log) > 1<<20 {
 		t.Errorf("the worker's log has %d bytes", len(log))
 	}
-	b.settled()
+	b.awaitSettled()
 	response, err := http.Get(b.c.Executors[0].URL + "/readyz")
 	if err != nil {
 		t.Fatal(err)
@@ -90,9 +90,9 @@ func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
 	}
 }
 
-// garbage publishes messages to the first worker's queue. The first ones, which can't expire there,
+// publishGarbage publishes messages to the first worker's queue. The first ones, which can't expire there,
 // have headers that would end the broker's dead lettering.
-func (f *fixture) garbage(n int) {
+func (f *fixture) publishGarbage(n int) {
 	f.publish(broker.WorkerQueue(1), n, func(i int) amqp.Publishing {
 		m := amqp.Publishing{Body: []byte("\x1b[2J{\"message_type\": \xff")}
 		if i < 20 {
@@ -141,7 +141,7 @@ func TestAttacksOnRunningDaemons(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
 	}
-	b := up(t, 1, 1)
+	b := startFixture(t, 1, 1)
 	t.Run("a page of another site", func(t *testing.T) {
 		for host, want := range map[string]int{"evil.example:8080": http.StatusForbidden, "127.0.0.1.evil.example": http.StatusForbidden, "localhost": http.StatusCreated} {
 			if status, text := b.request(t, http.MethodPost, "/api/v1/executions", `{"action_ref":"quick"}`, "Host", host); status != want {
@@ -150,8 +150,8 @@ func TestAttacksOnRunningDaemons(t *testing.T) {
 		}
 	})
 	t.Run("an action that looks for secrets of its worker", func(t *testing.T) {
-		id := b.begin(t, "spy")
-		if status := b.ended(id); status != "completed" {
+		id := b.startExecution(t, "spy")
+		if status := b.awaitEnd(id); status != "completed" {
 			t.Fatalf("it is %s", status)
 		}
 		var found string
@@ -163,7 +163,7 @@ func TestAttacksOnRunningDaemons(t *testing.T) {
 		}
 	})
 	t.Run("a forged cancellation", func(t *testing.T) {
-		id := b.begin(t, "patient")
+		id := b.startExecution(t, "patient")
 		forged, err := broker.Encode(&broker.Envelope{
 			MessageID: "forged", Type: broker.ExecutionCancel, Timestamp: time.Now(), Version: broker.WireVersion,
 			Changes: []broker.Change{{Key: execution.Key{ID: id, Epoch: 1}}},
@@ -172,14 +172,14 @@ func TestAttacksOnRunningDaemons(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.publish(broker.CancelQueue(1), 3, func(int) amqp.Publishing { return amqp.Publishing{Body: forged} })
-		if status := b.ended(id); status != "completed" {
+		if status := b.awaitEnd(id); status != "completed" {
 			t.Errorf("the action that a forged hint names is %s", status)
 		}
-		id = b.begin(t, "patient")
+		id = b.startExecution(t, "patient")
 		if status, text := b.request(t, http.MethodPost, fmt.Sprintf("/api/v1/executions/%d/cancel", id), ""); status != http.StatusAccepted {
 			t.Fatalf("a real cancellation: %d %s", status, text)
 		}
-		if status := b.ended(id); status != "cancelled" {
+		if status := b.awaitEnd(id); status != "cancelled" {
 			t.Errorf("the action that somebody cancels is %s", status)
 		}
 	})
@@ -212,8 +212,8 @@ func (f *fixture) request(t *testing.T, method, path, body string, headers ...st
 	return answer.StatusCode, string(all)
 }
 
-// begin creates an execution and returns once it has started.
-func (f *fixture) begin(t *testing.T, action string) (id execution.ID) {
+// startExecution creates an execution and returns once it has started.
+func (f *fixture) startExecution(t *testing.T, action string) (id execution.ID) {
 	t.Helper()
 	status, text := f.request(t, http.MethodPost, "/api/v1/executions", fmt.Sprintf(`{"action_ref":%q}`, action))
 	if _, err := fmt.Sscanf(text, `{"id":%d,`, &id); status != http.StatusCreated || err != nil {
@@ -228,8 +228,8 @@ func (f *fixture) begin(t *testing.T, action string) (id execution.ID) {
 	return id
 }
 
-// ended waits for the end of an execution and returns its status.
-func (f *fixture) ended(id execution.ID) (status string) {
+// awaitEnd waits for the end of an execution and returns its status.
+func (f *fixture) awaitEnd(id execution.ID) (status string) {
 	f.t.Helper()
 	f.eventually("the execution has ended", func() error {
 		return f.db.QueryRow(f.ctx, "select status from execution where id = $1 and ended is not null", int64(id)).Scan(&status)
@@ -242,9 +242,9 @@ func TestAnExecutorShowsNothingWithoutItsToken(t *testing.T) {
 		t.Skip("starts the whole system")
 	}
 	const token = "s3cr3t-s3cr3t-s3cr3t"
-	env := calm()
+	env := calmEnv()
 	env["HANDOFF_API_TOKEN"] = token
-	b := upWith(t, env, 1, 0)
+	b := startFixtureWith(t, env, 1, 0)
 	for path, want := range map[string]int{
 		"/healthz": 200, "/readyz": 200, "/metrics": 200, "/playbooks/": 200, "/api/v1/executions": 401, "/api/v1/changes": 401, "/playbooks/../api/v1/workers": 401,
 	} {
@@ -265,7 +265,7 @@ func TestAnExecutorShowsNothingWithoutItsToken(t *testing.T) {
 // its executors must report it. The test ends a broker's dead lettering, so it has servers of its own.
 func TestHostileHeadersThatExpireShowInReadyz(t *testing.T) {
 	testenv.Nightly(t, "it takes servers of its own and half a minute")
-	c, err := Up(t.Context(), Options{Bin: binaries, Executors: 1, Workers: 1, Env: calm()})
+	c, err := Up(t.Context(), Options{Bin: binaries, Executors: 1, Workers: 1, Env: calmEnv()})
 	servers.Require(t, err)
 	t.Cleanup(func() { _ = c.Down() }) // it was broken on purpose
 	b := &fixture{t: t, ctx: t.Context(), c: c}

@@ -64,7 +64,7 @@ type Cluster struct {
 	// without links.
 	Control string
 
-	links *links
+	links *linkSet
 }
 
 // Daemon is one executor or worker across its restarts.
@@ -156,7 +156,7 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 		if o.Actions != "" && i == 0 {
 			args = append(args, "--actions", o.Actions)
 		}
-		d, err := c.daemon(o, fmt.Sprintf("executor-%d", i+1), "executor", address, args)
+		d, err := c.newDaemon(o, fmt.Sprintf("executor-%d", i+1), "executor", address, args)
 		if err != nil {
 			return err
 		}
@@ -173,13 +173,13 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 		name := fmt.Sprintf("worker-%d", i+1)
 		args := append(slices.Clone(given), "--health-listen", address)
 		if c.links != nil {
-			health, err := c.links.through(name, "executors", "http://"+address+"/readyz")
+			health, err := c.links.addLink(name, "executors", "http://"+address+"/readyz")
 			if err != nil {
 				return err
 			}
 			args = append(args, "--health-url", health)
 		}
-		d, err := c.daemon(o, name, "worker", address, args)
+		d, err := c.newDaemon(o, name, "worker", address, args)
 		if err != nil {
 			return err
 		}
@@ -188,7 +188,7 @@ func (c *Cluster) startDaemons(ctx context.Context, o Options) error {
 	if err := c.Executors[0].Start(ctx); err != nil {
 		return err
 	}
-	return each(slices.Concat(c.Executors[1:], c.Workers), func(d *Daemon) error { return d.Start(ctx) })
+	return forEachDaemon(slices.Concat(c.Executors[1:], c.Workers), func(d *Daemon) error { return d.Start(ctx) })
 }
 
 // writeActions makes a folder of action files in the servers' directory, so that it is removed with
@@ -216,8 +216,8 @@ func (c *Cluster) copyConfig(from string) error {
 	return os.WriteFile(c.Config, text, 0o600)
 }
 
-func (c *Cluster) daemon(o Options, name, program, address string, args []string) (*Daemon, error) {
-	env, err := c.variables(o, name)
+func (c *Cluster) newDaemon(o Options, name, program, address string, args []string) (*Daemon, error) {
+	env, err := c.daemonEnv(o, name)
 	if err != nil {
 		return nil, err
 	}
@@ -247,16 +247,16 @@ func NewSupervised(name, address string, launch func() (Instance, error)) *Daemo
 	return &Daemon{Name: name, URL: "http://" + address, launch: launch}
 }
 
-// variables is a daemon's environment: the addresses of the servers, and the caller's additions. It
+// daemonEnv is a daemon's environment: the addresses of the servers, and the caller's additions. It
 // excludes this process's own HANDOFF_ variables, which configure other things.
-func (c *Cluster) variables(o Options, name string) ([]string, error) {
+func (c *Cluster) daemonEnv(o Options, name string) ([]string, error) {
 	database, broker := c.Servers.Postgres.URL, c.Servers.RabbitMQ.URL
 	if c.links != nil {
 		var err error
-		if database, err = c.links.through(name, "database", database); err != nil {
+		if database, err = c.links.addLink(name, "database", database); err != nil {
 			return nil, err
 		}
-		if broker, err = c.links.through(name, "broker", broker); err != nil {
+		if broker, err = c.links.addLink(name, "broker", broker); err != nil {
 			return nil, err
 		}
 	}
@@ -275,8 +275,8 @@ func (c *Cluster) variables(o Options, name string) ([]string, error) {
 	return env, nil
 }
 
-// each calls f for all daemons at the same time and joins the errors.
-func each(all []*Daemon, f func(*Daemon) error) error {
+// forEachDaemon calls f for all daemons at the same time and joins the errors.
+func forEachDaemon(all []*Daemon, f func(*Daemon) error) error {
 	failed := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, d := range all {
@@ -312,7 +312,7 @@ func (c *Cluster) stopDaemons() error {
 		}
 		return nil
 	}
-	return errors.Join(each(c.Workers, stop), each(c.Executors, stop))
+	return errors.Join(forEachDaemon(c.Workers, stop), forEachDaemon(c.Executors, stop))
 }
 
 // Instance is the running process, nil before the first Start.

@@ -23,7 +23,7 @@ func TestStopsOfEverythingOfAWorkerUnderLoad(t *testing.T) {
 	if testenv.All() {
 		stops = 10
 	}
-	b := up(t, 1, 2)
+	b := startFixture(t, 1, 2)
 	r := rand.New(rand.NewPCG(1, 0))
 	total := 0
 	for stop := range stops {
@@ -46,7 +46,7 @@ func TestStopsOfEverythingOfAWorkerUnderLoad(t *testing.T) {
 			t.Fatalf("stop %d, of %s: %v", stop, d.Name, err)
 		}
 	}
-	b.settled()
+	b.awaitSettled()
 	var ends string
 	err := b.db.QueryRow(b.ctx, `select coalesce(string_agg(concat_ws(' ', n, status, failure_reason), ', ' order by status), '')
 		from (select status, failure_reason, count(*) as n from execution group by 1, 2) e`).Scan(&ends)

@@ -63,9 +63,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// calm is a configuration in which nothing expires because the machine is slow: a dispatch outlives
+// calmEnv is a configuration in which nothing expires because the machine is slow: a dispatch outlives
 // every wait of a test, and a worker keeps its lease for a minute without a heartbeat.
-func calm() map[string]string {
+func calmEnv() map[string]string {
 	never := 2 * testenv.Patience()
 	return map[string]string{
 		"HANDOFF_WORKER_HEARTBEAT_INTERVAL":                  "1s",
@@ -90,10 +90,10 @@ func calm() map[string]string {
 	}
 }
 
-// takeover is calm with a lease of nine seconds, for tests that wait for its end. A live worker that
+// takeoverEnv is calm with a lease of nine seconds, for tests that wait for its end. A live worker that
 // loses it because the machine is slow costs such a test a retry at most.
-func takeover() map[string]string {
-	env := calm()
+func takeoverEnv() map[string]string {
+	env := calmEnv()
 	env["HANDOFF_WORKER_HEARTBEAT_STALENESS_MULTIPLIER"] = "9"
 	env["HANDOFF_WORKER_FENCE_MARGIN"] = "3s"
 	env["HANDOFF_WORKER_STATEMENT_TIMEOUT"] = "2s"
@@ -158,12 +158,12 @@ entrypoint: |
   exit 0
 `
 
-func up(t *testing.T, executors, workers int) *fixture {
+func startFixture(t *testing.T, executors, workers int) *fixture {
 	t.Helper()
-	return upWith(t, calm(), executors, workers)
+	return startFixtureWith(t, calmEnv(), executors, workers)
 }
 
-func upWith(t *testing.T, env map[string]string, executors, workers int) *fixture {
+func startFixtureWith(t *testing.T, env map[string]string, executors, workers int) *fixture {
 	t.Helper()
 	ctx := t.Context()
 	dir := t.TempDir()
@@ -178,7 +178,7 @@ func upWith(t *testing.T, env map[string]string, executors, workers int) *fixtur
 	b := &fixture{t: t, ctx: ctx, c: c, witness: witness}
 	t.Cleanup(func() {
 		if t.Failed() {
-			b.logs()
+			b.showLogs()
 		}
 		_ = c.stopDaemons() // it returns no error
 		for _, d := range append(c.Executors, c.Workers...) {
@@ -226,8 +226,8 @@ func (f *fixture) connect() {
 	})
 }
 
-// logs shows the end of every daemon's log.
-func (f *fixture) logs() {
+// showLogs shows the end of every daemon's log.
+func (f *fixture) showLogs() {
 	for _, d := range append(f.c.Executors, f.c.Workers...) {
 		if p := d.Instance(); p != nil {
 			text, _ := os.ReadFile(p.Log())
@@ -308,8 +308,8 @@ func (f *fixture) count(where string) (n int) {
 	return n
 }
 
-// settled waits until every execution is terminal and its end is handled.
-func (f *fixture) settled() {
+// awaitSettled waits until every execution is terminal and its end is handled.
+func (f *fixture) awaitSettled() {
 	f.t.Helper()
 	f.eventually("every execution is finished and handled", func() error {
 		if open := f.count("orchestrated_at is null"); open > 0 {
@@ -340,18 +340,18 @@ func (f *fixture) judge(chains int) {
 	if n := f.count("original_execution is null"); n != chains {
 		f.t.Errorf("%d chains exist, %d were submitted", n, chains)
 	}
-	f.witnessed()
+	f.checkWitness()
 }
 
-type note struct {
+type witnessLine struct {
 	Event            string
 	Execution, Epoch int64
 	MonoNS           int64 `json:"mono_ns"`
 }
 
-// witnessed reads the shims' records: each epoch has run at most once, and no two runs of one
+// checkWitness reads the shims' records: each epoch has run at most once, and no two runs of one
 // execution overlapped. (A killed shim leaves no end, but these tests kill no shims.)
-func (f *fixture) witnessed() {
+func (f *fixture) checkWitness() {
 	f.t.Helper()
 	text, err := os.ReadFile(f.witness)
 	if err != nil && !os.IsNotExist(err) {
@@ -360,7 +360,7 @@ func (f *fixture) witnessed() {
 	started := make(map[[2]int64]bool)
 	running := make(map[int64]int)
 	for line := range strings.Lines(string(text)) {
-		var n note
+		var n witnessLine
 		if err := json.Unmarshal([]byte(line), &n); err != nil {
 			f.t.Fatalf("witness: %v in %q", err, line)
 		}
@@ -380,9 +380,9 @@ func (f *fixture) witnessed() {
 }
 
 func TestAThousandExecutionsComplete(t *testing.T) {
-	b := up(t, 1, 2)
+	b := startFixture(t, 1, 2)
 	b.submit("quick", 1000)
-	b.settled()
+	b.awaitSettled()
 	if n := b.count("status = 'completed'"); n != 1000 {
 		t.Errorf("%d of 1000 completed", n)
 	}
@@ -392,12 +392,12 @@ func TestAThousandExecutionsComplete(t *testing.T) {
 // The design documents ask that an execution fails at once if no worker can run it: by the first pass
 // of a scheduler that looks for one, without a dispatch.
 func TestDocumentedFailsAtOnceWhatNoWorkerFits(t *testing.T) {
-	env := calm()
+	env := calmEnv()
 	env["HANDOFF_PROFILE"], env["HANDOFF_WORKER_RUNTIMES"] = string(config.Documented), "shell,noop"
-	b := upWith(t, env, 1, 1)
+	b := startFixtureWith(t, env, 1, 1)
 	b.submit("elsewhere", 5)
 	b.submit("quick", 5)
-	b.settled()
+	b.awaitSettled()
 	if n := b.count("status = 'completed' and action_ref = 'quick'"); n != 5 {
 		t.Errorf("%d of 5 completed that fit the worker", n)
 	}
@@ -417,10 +417,10 @@ func TestAGracefulStopLosesNothing(t *testing.T) {
 	if testenv.All() {
 		slots = 25
 	}
-	env := calm()
+	env := calmEnv()
 	env["HANDOFF_WORKER_CONCURRENCY"] = fmt.Sprint(slots)
 	total := 2*slots + 10
-	b := upWith(t, env, 1, 2)
+	b := startFixtureWith(t, env, 1, 2)
 	b.submit("steady", total)
 	// The actions end after a second, so at no moment need all of them run.
 	b.eventually("as many actions have started as the workers have slots", func() error {
@@ -442,7 +442,7 @@ func TestAGracefulStopLosesNothing(t *testing.T) {
 	if err := leaving.Wait(ctx); err != nil {
 		t.Fatal(err)
 	}
-	b.settled()
+	b.awaitSettled()
 	if n := b.count("status <> 'completed'"); n > 0 {
 		var how string
 		err := b.db.QueryRow(b.ctx, "select string_agg(concat_ws(' ', id, status, result), '; ') from execution where status <> 'completed'").Scan(&how)
@@ -456,7 +456,7 @@ func TestKillsUnderLoad(t *testing.T) {
 	if testenv.All() {
 		kills = 20
 	}
-	b := upWith(t, takeover(), 2, 2)
+	b := startFixtureWith(t, takeoverEnv(), 2, 2)
 	seed := uint64(1)
 	r := rand.New(rand.NewPCG(seed, 0))
 	victims := append(append([]*Daemon{}, b.c.Executors...), b.c.Workers...)
@@ -471,7 +471,7 @@ func TestKillsUnderLoad(t *testing.T) {
 			t.Fatalf("kill %d, of %s: %v", kill, d.Name, err)
 		}
 	}
-	b.settled()
+	b.awaitSettled()
 	t.Logf("%d completed, %d retries", b.count("status = 'completed'"), b.count("retry_count > 0"))
 	if n := b.count("status <> 'completed' and retry_count = max_retries"); n > 0 {
 		t.Errorf("%d chains ended without success", n)
@@ -482,7 +482,7 @@ func TestKillsUnderLoad(t *testing.T) {
 func TestRestartsOfTheServersUnderLoad(t *testing.T) {
 	for _, server := range []string{"RabbitMQ", "PostgreSQL"} {
 		t.Run(server, func(t *testing.T) {
-			b := up(t, 2, 2)
+			b := startFixture(t, 2, 2)
 			b.submit("brief", 100)
 			var stop, start func(context.Context) error
 			if server == "RabbitMQ" {
@@ -497,7 +497,7 @@ func TestRestartsOfTheServersUnderLoad(t *testing.T) {
 				t.Fatal(err)
 			}
 			b.submit("brief", 100)
-			b.settled()
+			b.awaitSettled()
 			if n := b.count("status <> 'completed' and retry_count = max_retries"); n > 0 {
 				t.Errorf("%d chains ended without success", n)
 			}
@@ -509,7 +509,7 @@ func TestRestartsOfTheServersUnderLoad(t *testing.T) {
 // A worker that is paused beyond its lease loses its executions, its shims end the actions
 // meanwhile, and its late results are refused.
 func TestAPausedWorkerLosesItsWork(t *testing.T) {
-	b := upWith(t, takeover(), 1, 1)
+	b := startFixtureWith(t, takeoverEnv(), 1, 1)
 	b.submit("once", 3)
 	b.eventually("the actions run", func() error {
 		text, _ := os.ReadFile(b.witness)
@@ -542,7 +542,7 @@ func TestAPausedWorkerLosesItsWork(t *testing.T) {
 		return err
 	})
 	b.submit("quick", 5)
-	b.settled()
+	b.awaitSettled()
 	if n := b.count("status = 'completed'"); n != 5 {
 		t.Errorf("%d of 5 completed after the worker came back", n)
 	}
@@ -555,19 +555,19 @@ func TestStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
 	if testenv.All() {
 		rounds = 10
 	}
-	b := up(t, 3, 1)
+	b := startFixture(t, 3, 1)
 	for range rounds {
 		for _, e := range b.c.Executors {
 			e.Instance().Kill()
 		}
 		// An executor is ready when its canary has returned.
-		if err := each(b.c.Executors, func(d *Daemon) error { return d.Start(b.ctx) }); err != nil {
+		if err := forEachDaemon(b.c.Executors, func(d *Daemon) error { return d.Start(b.ctx) }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.eventually("a canary reaches the dead letter handler", func() error {
 		for _, e := range b.c.Executors {
-			if page := b.page(e); strings.Contains(page, "\nhandoff_dead_letter_canaries_total ") {
+			if page := b.metricsPage(e); strings.Contains(page, "\nhandoff_dead_letter_canaries_total ") {
 				return nil
 			}
 		}
@@ -578,22 +578,22 @@ func TestStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
 		t.Errorf("%d dead letters are stored after %d starts (%v)", stored, 3*rounds, err)
 	}
 	for _, e := range b.c.Executors {
-		if page := b.page(e); strings.Contains(page, "\nhandoff_dead_letters_total{") || !strings.Contains(page, "\nhandoff_dead_letter_path_broken 0\n") {
+		if page := b.metricsPage(e); strings.Contains(page, "\nhandoff_dead_letters_total{") || !strings.Contains(page, "\nhandoff_dead_letter_path_broken 0\n") {
 			t.Errorf("%s counts dead letters, or finds the path broken", e.Name)
 		}
 	}
 	// The alert rules of a live run ignore a process whose page has a single unknown figure.
 	reader := scrape.New(alert.NewEvaluator(), 1)
 	for _, d := range slices.Concat(b.c.Executors, b.c.Workers) {
-		page := b.page(d)
+		page := b.metricsPage(d)
 		if err := reader.Take(d.Name, strings.NewReader(page)); err != nil || page == "" {
 			t.Errorf("the page of %s, of %d bytes: %v", d.Name, len(page), err)
 		}
 	}
 }
 
-// page is a daemon's answer at /metrics, empty if there is none.
-func (f *fixture) page(d *Daemon) string {
+// metricsPage is a daemon's answer at /metrics, empty if there is none.
+func (f *fixture) metricsPage(d *Daemon) string {
 	request, err := http.NewRequestWithContext(f.ctx, http.MethodGet, d.URL+"/metrics", http.NoBody)
 	if err != nil {
 		f.t.Fatal(err)

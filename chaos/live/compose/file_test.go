@@ -34,7 +34,7 @@ type describedService struct {
 	DependsOn       []string `yaml:"depends_on"`
 }
 
-func described(t *testing.T) map[string]describedService {
+func describedServices(t *testing.T) map[string]describedService {
 	t.Helper()
 	var file struct{ Services map[string]describedService }
 	readYAML(t, filepath.Join(root, "docker-compose.chaos.yaml"), &file)
@@ -58,7 +58,7 @@ func TestAStopIsGivenTheTimeThatAWorkerTakes(t *testing.T) {
 	for _, profile := range []config.Profile{config.Documented, config.Hardened} {
 		c := config.Default(profile).Worker
 		longest := c.ShutdownTimeout + c.KillGrace + 6*c.StatementTimeout
-		for name, s := range described(t) {
+		for name, s := range describedServices(t) {
 			if !strings.HasPrefix(name, "worker-") {
 				continue
 			}
@@ -73,7 +73,7 @@ func TestAStopIsGivenTheTimeThatAWorkerTakes(t *testing.T) {
 // A service mounts only existing files.
 func TestMountedFilesExist(t *testing.T) {
 	mounts := 0
-	for name, s := range described(t) {
+	for name, s := range describedServices(t) {
 		for _, volume := range s.Volumes {
 			path, _, _ := strings.Cut(volume, ":")
 			mounts++
@@ -144,7 +144,7 @@ type prometheusFile struct {
 // Prometheus scrapes every executor and worker of the compose file, on its port and at the interval
 // that the rules assume, and reads the rule file that the harness generates.
 func TestPrometheusAsksEveryDaemonAndReadsTheRules(t *testing.T) {
-	services := described(t)
+	services := describedServices(t)
 	var file prometheusFile
 	readYAML(t, "prometheus.yaml", &file)
 	var asked, wanted []string
@@ -207,7 +207,7 @@ func TestPromtoolAcceptsTheConfiguration(t *testing.T) {
 
 // Only this machine can reach the published ports, and each port can be changed.
 func TestPortsAreThisMachinesOwn(t *testing.T) {
-	services := described(t)
+	services := describedServices(t)
 	port := regexp.MustCompile(`^127\.0\.0\.1:\$\{HANDOFF_[A-Z]+_PORT:-[0-9]+\}:[0-9]+$`)
 	for _, name := range slices.Sorted(maps.Keys(services)) {
 		for _, p := range services[name].Ports {

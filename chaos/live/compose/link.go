@@ -48,9 +48,9 @@ type Traffic struct {
 	Alive func() bool
 }
 
-// meets calls touch once traffic is certain to have met an effect that begins now, unless stop is
+// touchOnTraffic calls touch once traffic is certain to have met an effect that begins now, unless stop is
 // called before.
-func (t Traffic) meets(touch func()) (stop func()) {
+func (t Traffic) touchOnTraffic(touch func()) (stop func()) {
 	over := make(chan struct{})
 	go func() {
 		for {
@@ -115,7 +115,7 @@ func (l *Link) Begin(way netproxy.Direction, e netproxy.Effect) (end func()) {
 	if e.Break != nil {
 		return l.breakOff(e)
 	}
-	kind, attributes := toxic(e)
+	kind, attributes := toxicFor(e)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
@@ -124,7 +124,7 @@ func (l *Link) Begin(way netproxy.Direction, e netproxy.Effect) (end func()) {
 		l.fail(fmt.Errorf("the link %s: %w", l.name, err))
 		return func() {}
 	}
-	stop := l.traffic.meets(e.Touch)
+	stop := l.traffic.touchOnTraffic(e.Touch)
 	return func() {
 		stop()
 		l.mu.Lock()
@@ -139,10 +139,10 @@ func (l *Link) Begin(way netproxy.Direction, e netproxy.Effect) (end func()) {
 	}
 }
 
-// toxic returns toxiproxy's toxic for an effect. A timeout of 0 lets nothing through, and closes
+// toxicFor returns toxiproxy's toxic for an effect. A timeout of 0 lets nothing through, and closes
 // the connections when it is removed, because bytes were lost. A slicer that doesn't cut waits
 // after every piece.
-func toxic(e netproxy.Effect) (kind string, attributes toxiproxy.Attributes) {
+func toxicFor(e netproxy.Effect) (kind string, attributes toxiproxy.Attributes) {
 	switch {
 	case e.Delay != nil:
 		return "latency", toxiproxy.Attributes{"latency": e.Delay().Milliseconds(), "jitter": 0}

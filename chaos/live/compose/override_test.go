@@ -47,7 +47,7 @@ func TestProcessesAreLaidOverTheFile(t *testing.T) {
 // The file has the services that the stack starts, and takes its ports and its image from the
 // stack's variables.
 func TestTheFileIsTheBase(t *testing.T) {
-	services := described(t)
+	services := describedServices(t)
 	for name, variable := range map[string]string{
 		servicePostgres: "HANDOFF_POSTGRES_PORT", serviceRabbitMQ: "HANDOFF_RABBITMQ_PORT", serviceToxiproxy: "HANDOFF_TOXIPROXY_PORT", fileExecutor: "HANDOFF_API_PORT",
 	} {
@@ -72,7 +72,7 @@ func TestToxics(t *testing.T) {
 		"slicer map[average_size:1073741824 delay:1500000 size_variation:0]": {Each: after},
 		"timeout map[timeout:0]":                                             {Hold: true},
 	} {
-		if kind, attributes := toxic(e); fmt.Sprint(kind, " ", attributes) != want {
+		if kind, attributes := toxicFor(e); fmt.Sprint(kind, " ", attributes) != want {
 			t.Errorf("%s %v, want %s", kind, attributes, want)
 		}
 	}
@@ -93,9 +93,9 @@ func TestWhatAFaultMeets(t *testing.T) {
 	alive := make(chan bool, 2)
 	alive <- false
 	alive <- true
-	stop := Traffic{Every: time.Millisecond, Alive: func() bool { return <-alive }}.meets(func() { close(touched) })
+	stop := Traffic{Every: time.Millisecond, Alive: func() bool { return <-alive }}.touchOnTraffic(func() { close(touched) })
 	<-touched
 	stop()
-	stop = Traffic{Every: time.Hour, Alive: func() bool { return true }}.meets(func() { t.Error("it was over before") })
+	stop = Traffic{Every: time.Hour, Alive: func() bool { return true }}.touchOnTraffic(func() { t.Error("it was over before") })
 	stop()
 }

@@ -55,7 +55,7 @@ const upWithin = 10 * time.Minute
 // Open starts the servers and toxiproxy, on free loopback ports, and returns when they answer. log
 // receives a line for each step; may be nil.
 func Open(ctx context.Context, file string, log io.Writer) (*Stack, error) {
-	engine, tool, err := find(ctx)
+	engine, tool, err := findPrerequisites(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func Open(ctx context.Context, file string, log io.Writer) (*Stack, error) {
 		return nil, errors.Join(err, engine.Close())
 	}
 	s := &Stack{Servers: set, file: file, tool: tool, log: log, engine: engine, ports: firstProxyPort}
-	if err := s.up(ctx); err != nil {
+	if err := s.startServers(ctx); err != nil {
 		return nil, errors.Join(err, set.Down())
 	}
 	return s, nil
@@ -76,8 +76,8 @@ func Open(ctx context.Context, file string, log io.Writer) (*Stack, error) {
 // Close removes every container and network of the project.
 func (s *Stack) Close() error { return s.Servers.Down() }
 
-// up creates the containers, and starts them one after the other.
-func (s *Stack) up(ctx context.Context) error {
+// startServers creates the containers, and starts them one after the other.
+func (s *Stack) startServers(ctx context.Context) error {
 	began := time.Now()
 	ports, err := servers.FreePorts(3)
 	if err != nil {
@@ -89,10 +89,10 @@ func (s *Stack) up(ctx context.Context) error {
 		fmt.Sprintf("HANDOFF_TOXIPROXY_PORT=%d", ports[2]),
 	}
 	s.over = filepath.Join(s.Servers.Dir(), "servers.yaml")
-	if err := write(s.over, serversOverride(s.Servers.Labels())); err != nil {
+	if err := writeOverride(s.over, serversOverride(s.Servers.Labels())); err != nil {
 		return err
 	}
-	made, err := s.make(ctx, nil, nil, servicePostgres, serviceRabbitMQ, serviceToxiproxy)
+	made, err := s.createContainers(ctx, nil, nil, servicePostgres, serviceRabbitMQ, serviceToxiproxy)
 	if err != nil {
 		return err
 	}
@@ -131,9 +131,9 @@ func (s *Stack) startToxiproxy(ctx context.Context, c *containers.Container) err
 	})
 }
 
-// make lets docker compose create the containers of services, from the base file and the given
+// createContainers lets docker compose create the containers of services, from the base file and the given
 // overrides, and adds them to the set.
-func (s *Stack) make(ctx context.Context, files, env []string, services ...string) (map[string]*containers.Container, error) {
+func (s *Stack) createContainers(ctx context.Context, files, env []string, services ...string) (map[string]*containers.Container, error) {
 	ctx, cancel := context.WithTimeout(ctx, upWithin)
 	defer cancel()
 	fail := func(err error) (map[string]*containers.Container, error) {
@@ -199,7 +199,7 @@ func (s *Stack) Create(ctx context.Context, all []*Service) error {
 	s.runs++
 	path := filepath.Join(s.Servers.Dir(), fmt.Sprintf("processes-%d.yaml", s.runs))
 	s.mu.Unlock()
-	if err := write(path, processesOverride(all, s.Servers.Labels())); err != nil {
+	if err := writeOverride(path, processesOverride(all, s.Servers.Labels())); err != nil {
 		return err
 	}
 	var names, env []string
@@ -209,7 +209,7 @@ func (s *Stack) Create(ctx context.Context, all []*Service) error {
 			env = append(env, fmt.Sprintf("HANDOFF_API_PORT=%d", p.Port))
 		}
 	}
-	made, err := s.make(ctx, []string{path}, env, names...)
+	made, err := s.createContainers(ctx, []string{path}, env, names...)
 	if err != nil {
 		return err
 	}

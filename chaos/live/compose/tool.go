@@ -59,8 +59,8 @@ func (u *UnavailableError) Error() string {
 // Is makes the error match servers.ErrEnvironment.
 func (u *UnavailableError) Is(target error) bool { return target == servers.ErrEnvironment }
 
-// find finds an engine and docker compose, or returns where it searched for both.
-func find(ctx context.Context) (*containers.Engine, Tool, error) {
+// findPrerequisites finds an engine and docker compose, or returns where it searched for both.
+func findPrerequisites(ctx context.Context) (*containers.Engine, Tool, error) {
 	declared, err := servers.WithoutList()
 	if err != nil {
 		return nil, nil, err
@@ -89,7 +89,7 @@ func find(ctx context.Context) (*containers.Engine, Tool, error) {
 // Prepare returns an error for everything that this machine lacks, and builds the daemons' image
 // according to the file, unless HANDOFF_IMAGE names one. log receives a line for each step.
 func Prepare(ctx context.Context, file string, log io.Writer) error {
-	engine, tool, err := find(ctx)
+	engine, tool, err := findPrerequisites(ctx)
 	if err != nil {
 		return err
 	}

@@ -101,24 +101,24 @@ func (d *Database) All(ctx context.Context) ([]Item, error) {
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	var all []Item
-	err = d.read(ctx, conn, 0, func(_ int64, items []Item) { all = append(all, items...) })
+	err = d.readRows(ctx, conn, 0, func(_ int64, items []Item) { all = append(all, items...) })
 	return all, err
 }
 
-func (d *Database) read(ctx context.Context, conn *pgx.Conn, after int64, take func(int64, []Item)) error {
+func (d *Database) readRows(ctx context.Context, conn *pgx.Conn, after int64, take func(int64, []Item)) error {
 	rows, err := conn.Query(ctx, selectEvidence+" where id > $1 order by id", after)
 	if err != nil {
 		return fmt.Errorf("reading the evidence: %w", err)
 	}
-	return d.scan(rows, take)
+	return d.scanRows(rows, take)
 }
 
-// scan passes on each row's number with its events.
-func (d *Database) scan(rows pgx.Rows, take func(int64, []Item)) error {
+// scanRows passes on each row's number with its events.
+func (d *Database) scanRows(rows pgx.Rows, take func(int64, []Item)) error {
 	var id int64
-	var r record
+	var r evidenceRow
 	_, err := pgx.ForEachRow(rows, []any{&id, &r.tx, &r.at, &r.process, &r.source, &r.was, &r.became}, func() error {
-		events, err := d.events(&r)
+		events, err := d.translateRow(&r)
 		if err != nil {
 			return fmt.Errorf("evidence %d, of %s: %w", id, r.source, err)
 		}
@@ -146,23 +146,23 @@ func (d *Database) Follow(ctx context.Context, take func(*history.Event)) {
 		conn, err := pgx.Connect(ctx, d.url)
 		if err == nil {
 			for ctx.Err() == nil && err == nil {
-				err = d.read(ctx, conn, f.low, func(id int64, items []Item) {
-					if f.fresh(id) {
+				err = d.readRows(ctx, conn, f.low, func(id int64, items []Item) {
+					if f.addIfNew(id) {
 						for i := range items {
 							take(&items[i].Event)
 						}
 					}
 				})
-				f.forget()
-				pause(ctx, pollEvery)
+				f.forgetOldRows()
+				pauseFor(ctx, pollEvery)
 			}
 			_ = conn.Close(context.WithoutCancel(ctx))
 		}
-		pause(ctx, pollEvery)
+		pauseFor(ctx, pollEvery)
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) {
+func pauseFor(ctx context.Context, d time.Duration) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(d):
@@ -178,7 +178,7 @@ type follower struct {
 
 const commitsWithin = 5 * time.Second
 
-func (f *follower) fresh(id int64) bool {
+func (f *follower) addIfNew(id int64) bool {
 	if _, known := f.seen[id]; known {
 		return false
 	}
@@ -186,7 +186,7 @@ func (f *follower) fresh(id int64) bool {
 	return true
 }
 
-func (f *follower) forget() {
+func (f *follower) forgetOldRows() {
 	for _, id := range slices.Sorted(maps.Keys(f.seen)) {
 		if id != f.low+1 && time.Since(f.seen[id]) < commitsWithin {
 			return
@@ -196,15 +196,15 @@ func (f *follower) forget() {
 	}
 }
 
-// record is one row of the evidence.
-type record struct {
+// evidenceRow is one row of the evidence.
+type evidenceRow struct {
 	tx              int64
 	at              time.Time
 	process, source string
 	was, became     []byte
 }
 
-func (d *Database) events(r *record) ([]history.Event, error) {
+func (d *Database) translateRow(r *evidenceRow) ([]history.Event, error) {
 	var was *row
 	if len(r.was) > 0 {
 		was = new(row)
@@ -219,22 +219,22 @@ func (d *Database) events(r *record) ([]history.Event, error) {
 	x := translation{start: d.start, at: r.at, process: r.process, was: was, row: &became}
 	switch r.source {
 	case "execution":
-		return x.execution()
+		return x.executionEvents()
 	case "worker_incarnation":
 		d.mu.Lock()
 		d.workers[execution.WorkerID(became.Worker)] = became.Name
 		d.mu.Unlock()
-		return x.worker()
+		return x.workerEvents()
 	case "worker":
-		return x.cordon(), nil
+		return x.cordonEvents(), nil
 	case "concurrency_slot":
-		return x.slot(), nil
+		return x.slotEvents(), nil
 	case "refused_result":
-		return x.refused()
+		return x.refusedResultEvents()
 	case "observation":
-		return x.observation()
+		return x.observationEvents()
 	case "dead_letter":
-		return x.deadLetter()
+		return x.deadLetterEvents()
 	}
 	return nil, fmt.Errorf("unknown source")
 }

@@ -33,13 +33,13 @@ type Firehose struct {
 	mu       sync.Mutex
 	numbers  map[string]uint64
 	died     map[string]int
-	seen     map[uint64]message
+	seen     map[uint64]messageState
 	received []Item
 	gaps     []Gap
 }
 
-// message is what is known of a message by its number.
-type message struct {
+// messageState is what is known of a message by its number.
+type messageState struct {
 	kind broker.Type
 	// keys are the dispatches that it carries.
 	keys  []execution.Key
@@ -82,7 +82,7 @@ type Gap struct {
 func NewFirehose(url, deadQueue string, start time.Time, worker func(execution.WorkerID) string) *Firehose {
 	return &Firehose{
 		url: url, start: start, worker: worker, deadQueue: deadQueue,
-		numbers: make(map[string]uint64), died: make(map[string]int), seen: make(map[uint64]message),
+		numbers: make(map[string]uint64), died: make(map[string]int), seen: make(map[uint64]messageState),
 	}
 }
 
@@ -119,7 +119,7 @@ func (f *Firehose) Listen(ctx context.Context, take func(*history.Event)) error 
 	go func() {
 		defer stop()
 		for d := range deliveries {
-			f.hear(&d, take)
+			f.receiveTrace(&d, take)
 		}
 		_ = conn.Close()
 	}()
@@ -135,29 +135,29 @@ func (f *Firehose) Deaf(g Gap) {
 
 // Intercepted notes what a fault is about to do to a message. body is the original body.
 func (f *Firehose) Intercepted(id string, body []byte, what Interception, fault string) {
-	f.note(id, body, func(m *message) { m.what, m.fault = what, fault })
+	f.updateMessage(id, body, func(m *messageState) { m.what, m.fault = what, fault })
 }
 
 // Copied notes that the harness is about to publish a message once more. body is its body.
 func (f *Firehose) Copied(id string, body []byte) {
-	f.note(id, body, func(m *message) { m.copies++ })
+	f.updateMessage(id, body, func(m *messageState) { m.copies++ })
 }
 
-// note changes what is known of a message.
-func (f *Firehose) note(id string, body []byte, change func(*message)) {
+// updateMessage changes what is known of a message.
+func (f *Firehose) updateMessage(id string, body []byte, change func(*messageState)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := f.known(id, body)
+	m := f.knownMessage(id, body)
 	change(&m)
-	f.seen[f.number(id)] = m
+	f.seen[f.messageNumber(id)] = m
 }
 
-// known is what is known of a message, from its body if it is new; f.mu is held.
-func (f *Firehose) known(id string, body []byte) message {
-	n := f.number(id)
+// knownMessage is what is known of a message, from its body if it is new; f.mu is held.
+func (f *Firehose) knownMessage(id string, body []byte) messageState {
+	n := f.messageNumber(id)
 	m, known := f.seen[n]
 	if !known {
-		m.read(body)
+		m.decodeBody(body)
 		f.seen[n] = m
 	}
 	return m
@@ -168,15 +168,15 @@ func (f *Firehose) known(id string, body []byte) message {
 func (f *Firehose) Forged(id string, kind broker.Type, fault string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	m := message{kind: kind, fault: fault}
+	m := messageState{kind: kind, fault: fault}
 	if fault != "" {
 		m.kind, m.what = broker.NoType, Corrupted
 	}
-	f.seen[f.number(id)] = m
+	f.seen[f.messageNumber(id)] = m
 }
 
-// read reads the subject of a message.
-func (m *message) read(body []byte) {
+// decodeBody reads the subject of a message.
+func (m *messageState) decodeBody(body []byte) {
 	envelope, err := broker.Decode(body)
 	if err != nil {
 		return
@@ -187,16 +187,16 @@ func (m *message) read(body []byte) {
 	}
 }
 
-// unreadable is the fault that made its body unreadable, empty if it is readable.
-func (m message) unreadable() string {
+// corruptingFault is the fault that made its body unreadable, empty if it is readable.
+func (m messageState) corruptingFault() string {
 	if m.what != Corrupted {
 		return ""
 	}
 	return m.fault
 }
 
-// number is the number of a message id; f.mu is held.
-func (f *Firehose) number(id string) uint64 {
+// messageNumber is the number of a message id; f.mu is held.
+func (f *Firehose) messageNumber(id string) uint64 {
 	n := f.numbers[id]
 	if n == 0 {
 		n = uint64(len(f.numbers) + 1)
@@ -205,7 +205,7 @@ func (f *Firehose) number(id string) uint64 {
 	return n
 }
 
-func (f *Firehose) hear(d *amqp.Delivery, take func(*history.Event)) {
+func (f *Firehose) receiveTrace(d *amqp.Delivery, take func(*history.Event)) {
 	now := time.Now().Round(0)
 	properties, _ := d.Headers["properties"].(amqp.Table)
 	id, _ := properties["message_id"].(string)
@@ -213,8 +213,8 @@ func (f *Firehose) hear(d *amqp.Delivery, take func(*history.Event)) {
 		return
 	}
 	f.mu.Lock()
-	events := f.each(id, f.events(d, id, properties))
-	unreadable := f.seen[f.number(id)].unreadable()
+	events := f.expandBlock(id, f.traceEvents(d, id, properties))
+	unreadable := f.seen[f.messageNumber(id)].corruptingFault()
 	for i := range events {
 		events[i].At = now.Sub(f.start)
 		f.received = append(f.received, Item{Wall: now, Event: events[i], Unreadable: unreadable})
@@ -225,11 +225,11 @@ func (f *Firehose) hear(d *amqp.Delivery, take func(*history.Event)) {
 	}
 }
 
-// each turns events about a block into events about each of its dispatches, as in the simulated
+// expandBlock turns events about a block into events about each of its dispatches, as in the simulated
 // broker's history: a message with its own number, which always moves together with the others.
 // f.mu is held.
-func (f *Firehose) each(id string, events []history.Event) []history.Event {
-	keys := f.seen[f.number(id)].keys
+func (f *Firehose) expandBlock(id string, events []history.Event) []history.Event {
+	keys := f.seen[f.messageNumber(id)].keys
 	if len(keys) < 2 {
 		return events
 	}
@@ -239,7 +239,7 @@ func (f *Firehose) each(id string, events []history.Event) []history.Event {
 		for n, key := range keys {
 			e.Execution, e.Epoch, e.Limit = key.ID, key.Epoch, int64(n+1)
 			if n > 0 {
-				e.Message = f.number(id + "/" + strconv.Itoa(n+1))
+				e.Message = f.messageNumber(id + "/" + strconv.Itoa(n+1))
 			}
 			all = append(all, e)
 		}
@@ -247,16 +247,16 @@ func (f *Firehose) each(id string, events []history.Event) []history.Event {
 	return all
 }
 
-// events turns one line of the trace into events; f.mu is held.
-func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []history.Event {
-	n := f.number(id)
-	m := f.known(id, d.Body)
+// traceEvents turns one line of the trace into events; f.mu is held.
+func (f *Firehose) traceEvents(d *amqp.Delivery, id string, properties amqp.Table) []history.Event {
+	n := f.messageNumber(id)
+	m := f.knownMessage(id, d.Body)
 	base := history.Event{Message: n, Type: uint8(m.kind)}
 	if len(m.keys) > 0 {
 		base.Execution, base.Epoch = m.keys[0].ID, m.keys[0].Epoch
 	}
 	if queue, ok := strings.CutPrefix(d.RoutingKey, "deliver."); ok {
-		return f.delivered(base, queue, d, properties, id, m.unreadable())
+		return f.deliveryEvents(base, queue, d, properties, id, m.corruptingFault())
 	}
 	queues, _ := d.Headers["routed_queues"].([]any)
 	// RabbitMQ 3.10 lists the queue named by a key of the default exchange, whether it exists or
@@ -301,10 +301,10 @@ func (f *Firehose) events(d *amqp.Delivery, id string, properties amqp.Table) []
 	return events
 }
 
-func (f *Firehose) delivered(base history.Event, queue string, d *amqp.Delivery, properties amqp.Table, id, fault string) []history.Event {
+func (f *Firehose) deliveryEvents(base history.Event, queue string, d *amqp.Delivery, properties amqp.Table, id, fault string) []history.Event {
 	var events []history.Event
 	if queue == f.deadQueue {
-		events = f.deaths(base, properties, id, fault)
+		events = f.deathEvents(base, properties, id, fault)
 	}
 	base.Queue = queue
 	if redelivered, _ := d.Headers["redelivered"].(int32); redelivered != 0 && len(events) == 0 {
@@ -319,9 +319,9 @@ func (f *Firehose) delivered(base history.Event, queue string, d *amqp.Delivery,
 	return append(events, base)
 }
 
-// deaths returns the deaths of a message that leaves the dead letter queue for the first time
+// deathEvents returns the deaths of a message that leaves the dead letter queue for the first time
 // since.
-func (f *Firehose) deaths(base history.Event, properties amqp.Table, id, fault string) []history.Event {
+func (f *Firehose) deathEvents(base history.Event, properties amqp.Table, id, fault string) []history.Event {
 	headers, _ := properties["headers"].(amqp.Table)
 	list, _ := headers["x-death"].([]any)
 	total := 0

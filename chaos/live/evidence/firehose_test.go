@@ -28,7 +28,7 @@ func TestABlockIsToldOfOnceForEachOfItsDispatches(t *testing.T) {
 	var told []history.Event
 	hear := func(key string, headers amqp.Table) {
 		headers["properties"] = amqp.Table{"message_id": e.MessageID}
-		f.hear(&amqp.Delivery{RoutingKey: key, Headers: headers, Body: body}, func(e *history.Event) { told = append(told, *e) })
+		f.receiveTrace(&amqp.Delivery{RoutingKey: key, Headers: headers, Body: body}, func(e *history.Event) { told = append(told, *e) })
 	}
 	queue := broker.WorkerQueue(3)
 	hear("publish."+broker.ExchangeExecutions, amqp.Table{"exchange_name": broker.ExchangeExecutions, "routed_queues": []any{queue}})
@@ -59,7 +59,7 @@ func TestAProbeOfThePublisherIsNoMessage(t *testing.T) {
 	f := NewFirehose("", "dead", time.Now(), func(execution.WorkerID) string { return "" })
 	heard := 0
 	for _, queue := range []string{rabbitmq.ProbeKey, "q"} {
-		f.hear(&amqp.Delivery{RoutingKey: "publish.", Headers: amqp.Table{
+		f.receiveTrace(&amqp.Delivery{RoutingKey: "publish.", Headers: amqp.Table{
 			"exchange_name": "", "routed_queues": []any{queue}, "properties": amqp.Table{},
 		}}, func(*history.Event) { heard++ })
 	}

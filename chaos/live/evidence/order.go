@@ -31,8 +31,8 @@ type Sources struct {
 	Failure func(id execution.ID, code int) (execution.Reason, int)
 }
 
-// placed is an event with its position: by time, then by source, then in the source's order.
-type placed struct {
+// placedItem is an event with its position: by time, then by source, then in the source's order.
+type placedItem struct {
 	Item
 	source, index int
 }
@@ -41,21 +41,21 @@ type placed struct {
 // Events of one transaction without others between them have the same number.
 func Order(s Sources) []history.Event {
 	claims := make(map[execution.Key]history.Event)
-	incarnations(s.Database, claims)
-	return order(s, claims)
+	collectClaims(s.Database, claims)
+	return orderWithClaims(s, claims)
 }
 
-// order is Order with known claims.
-func order(s Sources, owners map[execution.Key]history.Event) []history.Event {
-	messages := settle(s.Messages, s.Gaps, s.Own, s.Depths)
-	causes(messages, s.Database)
-	var all []placed
-	for source, list := range [][]Item{s.Own, messages, successorsLast(cancelled(retriesNamed(together(s.Database)))), s.Witness, s.DaemonLog} {
+// orderWithClaims is Order with known claims.
+func orderWithClaims(s Sources, owners map[execution.Key]history.Event) []history.Event {
+	messages := addDepartures(s.Messages, s.Gaps, s.Own, s.Depths)
+	moveCausesFirst(messages, s.Database)
+	var all []placedItem
+	for source, list := range [][]Item{s.Own, messages, successorsLast(fillCancelRequests(fillRetries(groupTransactions(s.Database)))), s.Witness, s.DaemonLog} {
 		for i := range list {
-			all = append(all, placed{list[i], source, i})
+			all = append(all, placedItem{list[i], source, i})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b placed) int {
+	slices.SortStableFunc(all, func(a, b placedItem) int {
 		return cmp.Or(a.Wall.Compare(b.Wall), cmp.Compare(a.source, b.source), cmp.Compare(a.index, b.index))
 	})
 	events := make([]history.Event, len(all))
@@ -83,8 +83,8 @@ func order(s Sources, owners map[execution.Key]history.Event) []history.Event {
 	return events
 }
 
-// incarnations adds the claims: which incarnation may run which epoch.
-func incarnations(database []Item, claims map[execution.Key]history.Event) {
+// collectClaims adds the claims: which incarnation may run which epoch.
+func collectClaims(database []Item, claims map[execution.Key]history.Event) {
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Transition && e.To == execution.Running {
 			claims[execution.Key{ID: e.Execution, Epoch: e.Epoch}] = *e
@@ -92,11 +92,11 @@ func incarnations(database []Item, claims map[execution.Key]history.Event) {
 	}
 }
 
-// together gives everything that one transaction wrote the same time, that of its last trigger,
+// groupTransactions gives everything that one transaction wrote the same time, that of its last trigger,
 // because nothing was visible before. Its handlings come last: the triggers of one statement that
 // writes several rows and tables fire in no particular order. Children that wait for a handling are
 // started or skipped by later transactions.
-func together(database []Item) []Item {
+func groupTransactions(database []Item) []Item {
 	type handling struct {
 		transaction int64
 		chain       execution.ID
@@ -131,8 +131,8 @@ func together(database []Item) []Item {
 	return out
 }
 
-// retriesNamed sets the retry in each handling: one statement writes both.
-func retriesNamed(database []Item) []Item {
+// fillRetries sets the retry in each handling: one statement writes both.
+func fillRetries(database []Item) []Item {
 	type attempt struct {
 		chain execution.ID
 		count int64
@@ -151,9 +151,9 @@ func retriesNamed(database []Item) []Item {
 	return database
 }
 
-// cancelled sets, in each cancellation request, the last row of the chain and its status: the
+// fillCancelRequests sets, in each cancellation request, the last row of the chain and its status: the
 // request itself is stored in the first row.
-func cancelled(database []Item) []Item {
+func fillCancelRequests(database []Item) []Item {
 	last := make(map[execution.ID]execution.ID)
 	status := make(map[execution.ID]execution.Status)
 	for i := range database {
@@ -206,9 +206,9 @@ func successorsLast(database []Item) []Item {
 	return database
 }
 
-// causes moves a message's events before the resulting change of status, if the database's event
+// moveCausesFirst moves a message's events before the resulting change of status, if the database's event
 // was seen first.
-func causes(messages, database []Item) {
+func moveCausesFirst(messages, database []Item) {
 	left := make(map[execution.Key]time.Time)
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Transition && e.From == execution.Scheduled {

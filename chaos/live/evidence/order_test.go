@@ -11,16 +11,16 @@ import (
 
 var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func at(ms int, e history.Event) Item {
+func itemAt(ms int, e history.Event) Item {
 	e.At = time.Duration(ms) * time.Millisecond
 	return Item{Wall: start.Add(e.At), Event: e}
 }
 
-func heard(ms int, kind history.Kind, queue string, count int64) Item {
-	return at(ms, history.Event{Kind: kind, Message: 1, Queue: queue, Count: count, Execution: 1, Epoch: 1})
+func messageItem(ms int, kind history.Kind, queue string, count int64) Item {
+	return itemAt(ms, history.Event{Kind: kind, Message: 1, Queue: queue, Count: count, Execution: 1, Epoch: 1})
 }
 
-func kinds(events []history.Event) (names []string) {
+func kindNames(events []history.Event) (names []string) {
 	for _, e := range events {
 		names = append(names, e.Kind.String())
 	}
@@ -29,11 +29,11 @@ func kinds(events []history.Event) (names []string) {
 
 // The trace doesn't say how a copy left its queue; other evidence implies it.
 func TestHowACopyLeavesItsQueue(t *testing.T) {
-	sent := []Item{heard(0, history.Published, "", 1), heard(0, history.Enqueued, "q", 0)}
-	delivered := append(slices.Clone(sent), heard(5, history.Delivered, "q", 0))
+	sent := []Item{messageItem(0, history.Published, "", 1), messageItem(0, history.Enqueued, "q", 0)}
+	delivered := append(slices.Clone(sent), messageItem(5, history.Delivered, "q", 0))
 	corrupt := slices.Clone(delivered)
 	corrupt[2].Unreadable = "corrupt x"
-	died := append(slices.Clone(sent), heard(9, history.Expired, "q", 0), heard(9, history.DeadLettered, "q", 1), heard(9, history.Enqueued, "dead", 0))
+	died := append(slices.Clone(sent), messageItem(9, history.Expired, "q", 0), messageItem(9, history.DeadLettered, "q", 1), messageItem(9, history.Enqueued, "dead", 0))
 	for _, c := range []struct {
 		name   string
 		trace  []Item
@@ -53,7 +53,7 @@ func TestHowACopyLeavesItsQueue(t *testing.T) {
 		{"delivered without having been published", delivered[2:], nil, nil, []string{"published", "enqueued", "delivered", "acked"}, ""},
 	} {
 		events := Order(Sources{Messages: c.trace, Gaps: c.gaps, Depths: c.depths})
-		if got := kinds(events); !slices.Equal(got, c.want) {
+		if got := kindNames(events); !slices.Equal(got, c.want) {
 			t.Errorf("%s: %v, want %v", c.name, got, c.want)
 			continue
 		}
@@ -65,9 +65,9 @@ func TestHowACopyLeavesItsQueue(t *testing.T) {
 
 // What a broker has not confirmed when its publisher is killed may be lost.
 func TestAKilledPublishersMessageMayBeLost(t *testing.T) {
-	sent := []Item{heard(1000, history.Published, "", 1), heard(1000, history.Enqueued, "q", 0)}
+	sent := []Item{messageItem(1000, history.Published, "", 1), messageItem(1000, history.Enqueued, "q", 0)}
 	killed := func(ms int) []Item {
-		return []Item{at(ms, history.Event{Kind: history.ProcessCrashed, Process: "executor-1"})}
+		return []Item{itemAt(ms, history.Event{Kind: history.ProcessCrashed, Process: "executor-1"})}
 	}
 	for _, c := range []struct {
 		name  string
@@ -78,7 +78,7 @@ func TestAKilledPublishersMessageMayBeLost(t *testing.T) {
 		{"a kill just after", killed(1100), "kill of executor-1"},
 		{"a kill long before", killed(1000 - int(Lag/time.Millisecond)), ""},
 		{"a kill long after", killed(1000 + int(Lag/time.Millisecond)), ""},
-		{"a stop", []Item{at(1000, history.Event{Kind: history.ProcessStopped, Process: "executor-1"})}, ""},
+		{"a stop", []Item{itemAt(1000, history.Event{Kind: history.ProcessStopped, Process: "executor-1"})}, ""},
 	} {
 		events := Order(Sources{Messages: sent, Own: c.own})
 		i := slices.IndexFunc(events, func(e history.Event) bool { return e.Kind == history.Dropped })
@@ -86,8 +86,8 @@ func TestAKilledPublishersMessageMayBeLost(t *testing.T) {
 			t.Errorf("%s: %v; want it dropped because of %q", c.name, events, c.fault)
 		}
 	}
-	delivered := append(slices.Clone(sent), heard(1010, history.Delivered, "q", 0))
-	if got := kinds(Order(Sources{Messages: delivered, Own: killed(1000)})); slices.Contains(got, "dropped") {
+	delivered := append(slices.Clone(sent), messageItem(1010, history.Delivered, "q", 0))
+	if got := kindNames(Order(Sources{Messages: delivered, Own: killed(1000)})); slices.Contains(got, "dropped") {
 		t.Errorf("delivered: %v; want no loss", got)
 	}
 }
@@ -95,7 +95,7 @@ func TestAKilledPublishersMessageMayBeLost(t *testing.T) {
 // A message seen slightly after its consequence is placed before it. A message seen long after was
 // not the cause and stays.
 func TestCausesComeFirst(t *testing.T) {
-	taken := at(100, history.Event{
+	taken := itemAt(100, history.Event{
 		Kind: history.Transition, Execution: 1, From: execution.Scheduled, To: execution.Requested, OldEpoch: 1, Epoch: 2, By: execution.DeadLetterHandler,
 	})
 	for _, c := range []struct {
@@ -103,7 +103,7 @@ func TestCausesComeFirst(t *testing.T) {
 		want string
 	}{{20, "expired"}, {int(Lag/time.Millisecond) + 50, "transition"}} {
 		events := Order(Sources{Database: []Item{taken}, Messages: []Item{
-			heard(0, history.Published, "", 1), heard(0, history.Enqueued, "q", 0), heard(100+c.late, history.Expired, "q", 0),
+			messageItem(0, history.Published, "", 1), messageItem(0, history.Enqueued, "q", 0), messageItem(100+c.late, history.Expired, "q", 0),
 		}})
 		first := slices.IndexFunc(events, func(e history.Event) bool { return e.Kind == history.Expired || e.Kind == history.Transition })
 		if got := events[first].Kind.String(); got != c.want {
@@ -116,15 +116,15 @@ func TestCausesComeFirst(t *testing.T) {
 func TestTheOrderWithinAStatement(t *testing.T) {
 	in := func(tx int64, i Item) Item { i.Transaction = tx; return i }
 	database := []Item{
-		in(1, at(10, history.Event{Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Failed})),
-		in(1, at(10, history.Event{Kind: history.Created, Execution: 2, Chain: 1, Count: 1})),
-		in(3, at(12, history.Event{Kind: history.PublishedMarked, Execution: 9})),
-		in(1, at(15, history.Event{Kind: history.SlotFreed, Execution: 1})),
-		in(2, at(20, history.Event{Kind: history.WorkerRegistered, Worker: 1, Incarnation: 2})),
-		in(2, at(20, history.Event{Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Lost})),
+		in(1, itemAt(10, history.Event{Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Failed})),
+		in(1, itemAt(10, history.Event{Kind: history.Created, Execution: 2, Chain: 1, Count: 1})),
+		in(3, itemAt(12, history.Event{Kind: history.PublishedMarked, Execution: 9})),
+		in(1, itemAt(15, history.Event{Kind: history.SlotFreed, Execution: 1})),
+		in(2, itemAt(20, history.Event{Kind: history.WorkerRegistered, Worker: 1, Incarnation: 2})),
+		in(2, itemAt(20, history.Event{Kind: history.WorkerLifecycle, Worker: 1, Incarnation: 1, Lifecycle: execution.Lost})),
 	}
 	events := Order(Sources{Database: database})
-	if got := kinds(events); !slices.Equal(got, []string{"published_marked", "created", "slot_freed", "orchestrated", "worker_lifecycle", "worker_registered"}) {
+	if got := kindNames(events); !slices.Equal(got, []string{"published_marked", "created", "slot_freed", "orchestrated", "worker_lifecycle", "worker_registered"}) {
 		t.Errorf("%v", got)
 	}
 	if events[3].Related != 2 {
@@ -140,15 +140,15 @@ func TestChildrenStandBehindTheHandling(t *testing.T) {
 	in := func(i Item) Item { i.Transaction = 7; return i }
 	settled := func(i Item) Item { i.Transaction = 8; return i }
 	created := func(id, parent execution.ID) Item {
-		return at(1, history.Event{Kind: history.Created, Execution: id, Chain: id, Related: parent})
+		return itemAt(1, history.Event{Kind: history.Created, Execution: id, Chain: id, Related: parent})
 	}
 	handled := func(id execution.ID) Item {
-		return in(at(10, history.Event{Kind: history.Orchestrated, Execution: id, Chain: id, From: execution.Completed}))
+		return in(itemAt(10, history.Event{Kind: history.Orchestrated, Execution: id, Chain: id, From: execution.Completed}))
 	}
 	events := Order(Sources{Database: []Item{
 		created(3, 1), created(4, 2), handled(1), handled(2),
-		settled(at(11, history.Event{Kind: history.Transition, Execution: 4, To: execution.Cancelled, By: execution.ExecutionManager})),
-		settled(at(11, history.Event{Kind: history.ChildStarted, Execution: 3, Related: 1})),
+		settled(itemAt(11, history.Event{Kind: history.Transition, Execution: 4, To: execution.Cancelled, By: execution.ExecutionManager})),
+		settled(itemAt(11, history.Event{Kind: history.ChildStarted, Execution: 3, Related: 1})),
 	}})
 	var order []execution.ID
 	for _, e := range events {

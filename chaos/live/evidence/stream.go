@@ -96,7 +96,7 @@ func (s *Stream) Window(ctx context.Context, own []Item, last bool) ([]history.E
 			s.Unread = err
 		}
 	}
-	known, err := s.read(ctx)
+	known, err := s.readEvidence(ctx)
 	if err != nil {
 		if s.conn != nil {
 			_ = s.conn.Close(context.WithoutCancel(ctx))
@@ -111,13 +111,13 @@ func (s *Stream) Window(ctx context.Context, own []Item, last bool) ([]history.E
 	if last {
 		known = time.Now().Add(time.Hour)
 	}
-	events := s.cut(known)
+	events := s.cutWindow(known)
 	s.Behind = time.Since(known)
 	return events, nil
 }
 
-// read takes the evidence from the database, and returns the moment before which there is no more.
-func (s *Stream) read(ctx context.Context) (known time.Time, err error) {
+// readEvidence takes the evidence from the database, and returns the moment before which there is no more.
+func (s *Stream) readEvidence(ctx context.Context) (known time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, streamWithin)
 	defer cancel()
 	if s.conn == nil {
@@ -132,7 +132,7 @@ func (s *Stream) read(ctx context.Context) (known time.Time, err error) {
 		return known, fmt.Errorf("asking for the oldest transaction: %w", err)
 	}
 	for {
-		n, err := s.batch(ctx)
+		n, err := s.readBatch(ctx)
 		if err != nil {
 			return known, err
 		}
@@ -142,16 +142,16 @@ func (s *Stream) read(ctx context.Context) (known time.Time, err error) {
 	}
 }
 
-// batch takes one batch, and returns its number of rows. It doesn't take a row twice that was read
+// readBatch takes one batch, and returns its number of rows. It doesn't take a row twice that was read
 // and perhaps not deleted, because the answer was lost.
-func (s *Stream) batch(ctx context.Context) (n int, err error) {
+func (s *Stream) readBatch(ctx context.Context) (n int, err error) {
 	rows, err := s.conn.Query(ctx, selectEvidence+" order by id limit $1", streamBatch)
 	if err != nil {
 		return 0, fmt.Errorf("reading the evidence: %w", err)
 	}
 	var items []Item
 	var ids []int64
-	err = s.database.scan(rows, func(id int64, of []Item) {
+	err = s.database.scanRows(rows, func(id int64, of []Item) {
 		n++
 		if !s.taken[id] {
 			ids, items = append(ids, id), append(items, of...)
@@ -172,31 +172,31 @@ func (s *Stream) batch(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// cut orders what happened before a moment, and forgets it.
-func (s *Stream) cut(known time.Time) []history.Event {
+// cutWindow orders what happened before a moment, and forgets it.
+func (s *Stream) cutWindow(known time.Time) []history.Event {
 	// Everything that one transaction wrote has the time of its last trigger, and stays together.
-	s.rows = together(s.rows)
+	s.rows = groupTransactions(s.rows)
 	var window Sources
-	window.Own, s.own = s.before(s.own, known)
-	window.Database, s.rows = s.before(s.rows, known)
-	window.Witness, s.runs = s.before(s.runs, known)
+	window.Own, s.own = s.splitItems(s.own, known)
+	window.Database, s.rows = s.splitItems(s.rows, known)
+	window.Witness, s.runs = s.splitItems(s.runs, known)
 	window.Failure = s.failure
-	incarnations(window.Database, s.claims)
-	events := order(window, s.claims)
+	collectClaims(window.Database, s.claims)
+	events := orderWithClaims(window, s.claims)
 	for i := range events {
 		events[i].Step += s.step
 	}
 	if n := len(events); n > 0 {
 		s.step = events[n-1].Step
 	}
-	s.forget(window.Database, known)
+	s.forgetClaims(window.Database, known)
 	s.until = known
 	return events
 }
 
-// before divides items at a moment. An item that belongs to an earlier window is put at the
+// splitItems divides items at a moment. An item that belongs to an earlier window is put at the
 // beginning of this one.
-func (s *Stream) before(items []Item, known time.Time) (now, later []Item) {
+func (s *Stream) splitItems(items []Item, known time.Time) (now, later []Item) {
 	for i := range items {
 		item := items[i]
 		if !item.Wall.Before(known) {
@@ -213,8 +213,8 @@ func (s *Stream) before(items []Item, known time.Time) (now, later []Item) {
 	return now, later
 }
 
-// forget drops the claims that ended long ago.
-func (s *Stream) forget(database []Item, now time.Time) {
+// forgetClaims drops the claims that ended long ago.
+func (s *Stream) forgetClaims(database []Item, now time.Time) {
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Transition && (e.From == execution.Running || e.From == execution.Canceling) && e.To != execution.Canceling {
 			s.old = append(s.old, oldClaim{execution.Key{ID: e.Execution, Epoch: e.OldEpoch}, database[i].Wall})

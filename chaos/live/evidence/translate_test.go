@@ -58,7 +58,7 @@ func TestRowsOfWorkers(t *testing.T) {
 			[]history.Event{{Kind: history.WorkerCordoned}},
 		},
 	} {
-		events, err := d.events(&record{at: start.Add(5 * time.Second), source: c.source, was: []byte(c.was), became: []byte(c.became)})
+		events, err := d.translateRow(&evidenceRow{at: start.Add(5 * time.Second), source: c.source, was: []byte(c.was), became: []byte(c.became)})
 		if err != nil || len(events) != len(c.want) {
 			t.Errorf("%s: %v, %v", c.name, events, err)
 			continue
@@ -82,7 +82,7 @@ func TestAnEndThatIsHandledWithItsResult(t *testing.T) {
 	d := NewDatabase("", start)
 	const was = `{"id": 5, "status": "running", "epoch": 1, "worker": 1, "incarnation": 7}`
 	const ended = `{"id": 5, "status": "completed", "epoch": 1, "worker": 1, "incarnation": 7, "written_by": "worker", "ended": "2026-01-01T00:00:03Z", "orchestrated_at": "2026-01-01T00:00:03Z"}`
-	events, err := d.events(&record{at: start.Add(5 * time.Second), source: "execution", was: []byte(was), became: []byte(ended)})
+	events, err := d.translateRow(&evidenceRow{at: start.Add(5 * time.Second), source: "execution", was: []byte(was), became: []byte(ended)})
 	if err != nil || len(events) != 2 {
 		t.Fatalf("%+v, %v", events, err)
 	}
@@ -101,7 +101,7 @@ func TestADispatchInOneStepIsTwoTransitions(t *testing.T) {
 	const was = `{"id": 5, "status": "requested", "epoch": 1}`
 	const became = `{"id": 5, "status": "scheduled", "epoch": 2, "worker": 1, "incarnation": 7, "written_by": "scheduler", "written_epoch": 1,
 		"scheduling_at": "2026-01-01T00:00:03Z", "scheduled_at": "2026-01-01T00:00:03Z", "dispatch_deadline": "2026-01-01T00:02:03Z"}`
-	events, err := d.events(&record{at: start.Add(5 * time.Second), source: "execution", was: []byte(was), became: []byte(became)})
+	events, err := d.translateRow(&evidenceRow{at: start.Add(5 * time.Second), source: "execution", was: []byte(was), became: []byte(became)})
 	if err != nil || len(events) != 2 {
 		t.Fatalf("%+v, %v", events, err)
 	}

@@ -40,7 +40,7 @@ func NewWitness(path, machine string, start time.Time) *Witness {
 
 // Items returns everything so far, and an error for unreadable lines.
 func (w *Witness) Items() ([]Item, error) {
-	err := w.poll(func(*history.Event) {})
+	err := w.readNewLines(func(*history.Event) {})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.items, errors.Join(err, w.bad)
@@ -50,11 +50,11 @@ func (w *Witness) Items() ([]Item, error) {
 func (w *Witness) Alive() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.taken + alive(w.items)
+	return w.taken + countAlive(w.items)
 }
 
-// alive is the number of starts minus the number of ends in items.
-func alive(items []Item) (n int) {
+// countAlive is the number of starts minus the number of ends in items.
+func countAlive(items []Item) (n int) {
 	for i := range items {
 		if items[i].Event.Kind == history.ActionStarted {
 			n++
@@ -67,11 +67,11 @@ func alive(items []Item) (n int) {
 
 // Take reads on, and returns new items and an error for unreadable lines; it keeps no items.
 func (w *Witness) Take() ([]Item, error) {
-	err := w.poll(func(*history.Event) {})
+	err := w.readNewLines(func(*history.Event) {})
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	items, bad := w.items, w.bad
-	w.taken += alive(items)
+	w.taken += countAlive(items)
 	w.items, w.bad = nil, nil
 	return items, errors.Join(err, bad)
 }
@@ -86,7 +86,7 @@ func (w *Witness) Size() int64 {
 // Over notes that everything that ran ended at a moment together with its container: no shim is
 // left to report that.
 func (w *Witness) Over(at time.Time, take func(*history.Event)) {
-	_ = w.poll(take) // Items reads again and reports the error
+	_ = w.readNewLines(take) // Items reads again and reports the error
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at = at.Round(0)
@@ -109,12 +109,12 @@ func (w *Witness) Over(at time.Time, take func(*history.Event)) {
 // Follow passes on lines as they are written, until ctx ends.
 func (w *Witness) Follow(ctx context.Context, take func(*history.Event)) {
 	for ctx.Err() == nil {
-		_ = w.poll(take) // Items reads again and reports the error
-		pause(ctx, pollEvery)
+		_ = w.readNewLines(take) // Items reads again and reports the error
+		pauseFor(ctx, pollEvery)
 	}
 }
 
-func (w *Witness) poll(take func(*history.Event)) error {
+func (w *Witness) readNewLines(take func(*history.Event)) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	f, err := os.Open(w.Path)
@@ -140,7 +140,7 @@ func (w *Witness) poll(take func(*history.Event)) error {
 			return nil
 		}
 		w.rest = rest
-		item, err := w.item(line)
+		item, err := w.parseLine(line)
 		if err != nil {
 			w.bad = errors.Join(w.bad, fmt.Errorf("the witness of %s: %w in %q", w.Machine, err, line))
 			continue
@@ -150,7 +150,7 @@ func (w *Witness) poll(take func(*history.Event)) error {
 	}
 }
 
-func (w *Witness) item(line []byte) (Item, error) {
+func (w *Witness) parseLine(line []byte) (Item, error) {
 	var n struct {
 		Event            string
 		Execution, Epoch int64

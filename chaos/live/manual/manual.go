@@ -103,7 +103,7 @@ func (sy *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.F
 	var struck string
 	injector := run.NewInjector(run.InjectorOptions{
 		Scenario: s, Config: s.Config(s.Profiles[0]), World: w, Clock: w,
-		Draws:   func(string) run.Draws { return chance{} },
+		Draws:   func(string) run.Draws { return chanceDraws{} },
 		Workers: func(execution.WorkerID) string { return "" },
 		Fail:    func(err error) { w.failed = errors.Join(w.failed, err) },
 		Emit: func(e history.Event) {
@@ -113,7 +113,7 @@ func (sy *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.F
 		},
 	})
 	injector.Arm()
-	w.step(ctx) // it begins
+	w.runNextTimer(ctx) // it begins
 	if w.failed == nil {
 		say(fmt.Sprintf("%s: %s", f.Kind.Name, strings.ReplaceAll(struck, ",", ", ")))
 		if lasts := max(f.For, f.RestartAfter); lasts > 0 {
@@ -122,7 +122,7 @@ func (sy *System) Break(ctx context.Context, s *scenario.Scenario, f *scenario.F
 	}
 	later := len(w.due) > 0
 	for len(w.due) > 0 {
-		w.step(ctx)
+		w.runNextTimer(ctx)
 	}
 	if w.failed == nil && later {
 		say("it is over")
@@ -164,8 +164,8 @@ func (w *world) After(d time.Duration, f func()) {
 	slices.SortStableFunc(w.due, func(a, b timer) int { return cmp.Compare(a.at, b.at) })
 }
 
-// step makes the next call, at its time, or at once if ctx has ended.
-func (w *world) step(ctx context.Context) {
+// runNextTimer makes the next call, at its time, or at once if ctx has ended.
+func (w *world) runNextTimer(ctx context.Context) {
 	next := w.due[0]
 	w.due = w.due[1:]
 	select {
@@ -178,21 +178,21 @@ func (w *world) step(ctx context.Context) {
 // actWithin limits a request to a supervisor.
 const actWithin = 10 * time.Second
 
-// patience limits a request to act on a process or a server.
-func patience(name string) time.Duration {
+// actTimeout limits a request to act on a process or a server.
+func actTimeout(name string) time.Duration {
 	if isServer(name) {
 		return serverWithin
 	}
 	return actWithin
 }
 
-// do lets the supervisor act on a process or a server; an error ends the fault.
-func (w *world) do(name string, act cluster.Act) {
-	w.failed = errors.Join(w.failed, w.try(name, act))
+// actOrFail lets the supervisor act on a process or a server; an error ends the fault.
+func (w *world) actOrFail(name string, act cluster.Act) {
+	w.failed = errors.Join(w.failed, w.tryAct(name, act))
 }
 
-func (w *world) try(name string, act cluster.Act) error {
-	ctx, cancel := context.WithTimeout(w.ctx, patience(name))
+func (w *world) tryAct(name string, act cluster.Act) error {
+	ctx, cancel := context.WithTimeout(w.ctx, actTimeout(name))
 	defer cancel()
 	if err := w.system.Supervisor.Do(ctx, name, act); err != nil {
 		return fmt.Errorf("%s %s: %w", act, name, err)
@@ -232,22 +232,22 @@ func (p *process) Start() {
 	if !p.alive {
 		p.alive = true
 		p.starts++
-		p.w.do(p.name, cluster.Start)
+		p.w.actOrFail(p.name, cluster.Start)
 	}
 }
 
 // Terminate implements fault.Process. The supervisor answers when the process has stopped.
-func (p *process) Terminate() { p.end(cluster.Stop) }
+func (p *process) Terminate() { p.endBy(cluster.Stop) }
 
 // Kill implements fault.Process.
-func (p *process) Kill() { p.end(cluster.Crash) }
+func (p *process) Kill() { p.endBy(cluster.Crash) }
 
-func (p *process) end(act cluster.Act) {
+func (p *process) endBy(act cluster.Act) {
 	if !p.alive {
 		return
 	}
 	p.alive = false
-	p.w.do(p.name, act)
+	p.w.actOrFail(p.name, act)
 	if ended := p.ended; ended != nil {
 		p.ended = nil
 		p.w.After(0, ended)
@@ -270,10 +270,10 @@ func (p *process) Instance() fault.Instance { return instance{p, p.starts} }
 func (i instance) Alive() bool { return i.p.alive && i.p.starts == i.starts }
 
 // Pause implements fault.Instance.
-func (i instance) Pause() { i.p.w.do(i.p.name, cluster.Pause) }
+func (i instance) Pause() { i.p.w.actOrFail(i.p.name, cluster.Pause) }
 
 // Resume implements fault.Instance.
-func (i instance) Resume() { i.p.w.do(i.p.name, cluster.Resume) }
+func (i instance) Resume() { i.p.w.actOrFail(i.p.name, cluster.Resume) }
 
 // Affect implements fault.Links: it puts a toxic on every affected direction of the link.
 func (w *world) Affect(_ *fault.Injection, process, end string, way fault.Direction, e fault.Effect) (func(), error) {
@@ -284,17 +284,17 @@ func (w *world) Affect(_ *fault.Injection, process, end string, way fault.Direct
 	var placed []string
 	heal := func() {
 		for _, name := range placed {
-			if err := proxy.RemoveToxic(name); err != nil && !gone(err) {
+			if err := proxy.RemoveToxic(name); err != nil && !isGone(err) {
 				w.failed = errors.Join(w.failed, fmt.Errorf("ending it: %w", onLink(process, end, err)))
 			}
 		}
 	}
-	kind, toxicity, attributes := toxic(e)
-	for _, stream := range ways(way, end) {
+	kind, toxicity, attributes := toxicFor(e)
+	for _, stream := range toxicStreams(way, end) {
 		name := "by-hand-" + stream
 		if _, err := proxy.AddToxic(name, kind, stream, toxicity, attributes); err != nil {
 			heal()
-			if taken(err) {
+			if isTaken(err) {
 				err = errUndo
 			}
 			return nil, onLink(process, end, err)
@@ -304,10 +304,10 @@ func (w *world) Affect(_ *fault.Injection, process, end string, way fault.Direct
 	return heal, nil
 }
 
-// toxic returns toxiproxy's toxic for an effect; toxicity is 1 unless something has to be drawn. A
+// toxicFor returns toxiproxy's toxic for an effect; toxicity is 1 unless something has to be drawn. A
 // timeout of 0 lets nothing through, and closes the connections when it is removed, because bytes
 // were lost. A slicer that doesn't cut makes the link wait after each piece.
-func toxic(e fault.Effect) (kind string, toxicity float32, attributes toxiproxy.Attributes) {
+func toxicFor(e fault.Effect) (kind string, toxicity float32, attributes toxiproxy.Attributes) {
 	middle := func(s fault.Span) time.Duration { return (s.Least + s.Most) / 2 }
 	switch {
 	case e.ResetPerMillion > 0:
@@ -322,26 +322,28 @@ func toxic(e fault.Effect) (kind string, toxicity float32, attributes toxiproxy.
 	}
 }
 
-// chance draws without a seed: faults by hand are no evidence.
-type chance struct{}
+// chanceDraws draws without a seed: faults by hand are no evidence.
+type chanceDraws struct{}
 
 // Uint64N implements run.Draws.
-func (chance) Uint64N(n uint64) uint64 { return rand.Uint64N(n) }
+func (chanceDraws) Uint64N(n uint64) uint64 { return rand.Uint64N(n) }
 
 // Chance implements run.Draws.
-func (chance) Chance(perMillion uint64) bool { return rand.Uint64N(1_000_000) < perMillion }
+func (chanceDraws) Chance(perMillion uint64) bool { return rand.Uint64N(1_000_000) < perMillion }
 
 // Duration implements run.Draws.
-func (chance) Duration(least, most time.Duration) time.Duration {
+func (chanceDraws) Duration(least, most time.Duration) time.Duration {
 	return least + rand.N(most-least+1)
 }
 
 // LogDuration implements run.Draws.
-func (c chance) LogDuration(least, most time.Duration) time.Duration { return c.Duration(least, most) }
+func (c chanceDraws) LogDuration(least, most time.Duration) time.Duration {
+	return c.Duration(least, most)
+}
 
-// ways are toxiproxy's names for the directions, seen from the process. On the link to the
+// toxicStreams are toxiproxy's names for the directions, seen from the process. On the link to the
 // executors, the process is the listener.
-func ways(d fault.Direction, server string) []string {
+func toxicStreams(d fault.Direction, server string) []string {
 	out, in := "upstream", "downstream"
 	if server == fault.Executors {
 		out, in = in, out

@@ -39,12 +39,12 @@ func TestAFaultByHandIsRefusedWithItsReason(t *testing.T) {
 	}
 }
 
-// supervised records its calls.
-type supervised struct{ asked []string }
+// supervisorRecorder records its calls.
+type supervisorRecorder struct{ asked []string }
 
-func (s *supervised) Processes(context.Context) ([]cluster.Named, error) { return system, nil }
+func (s *supervisorRecorder) Processes(context.Context) ([]cluster.Named, error) { return system, nil }
 
-func (s *supervised) Do(_ context.Context, process string, act cluster.Act) error {
+func (s *supervisorRecorder) Do(_ context.Context, process string, act cluster.Act) error {
 	s.asked = append(s.asked, process+" "+string(act))
 	return nil
 }
@@ -66,7 +66,7 @@ func TestProcessesAreBrokenAndMended(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		by := &supervised{}
+		by := &supervisorRecorder{}
 		if err := (&manual.System{Supervisor: by}).Break(t.Context(), s, f, func(string) {}); err != nil || !slices.Equal(inOrder(by.asked), inOrder(want)) {
 			t.Errorf("%q: %v, %v, want %v", text, by.asked, err, want)
 		}
@@ -74,7 +74,7 @@ func TestProcessesAreBrokenAndMended(t *testing.T) {
 }
 
 // Mend implements manual.Supervisor.
-func (s *supervised) Mend(context.Context) error {
+func (s *supervisorRecorder) Mend(context.Context) error {
 	s.asked = append(s.asked, "mend")
 	return nil
 }
@@ -107,7 +107,7 @@ func TestASlowDatabaseIsMended(t *testing.T) {
 			slices.Sort(all)
 			return all
 		}
-		by := &supervised{}
+		by := &supervisorRecorder{}
 		y := &manual.System{Supervisor: by, Toxiproxy: strings.TrimPrefix(api.URL, "http://")}
 		s, f, err := manual.Parse("database: {slow: 200ms}, for: 1h", system)
 		if err != nil {

@@ -37,20 +37,20 @@ func (w *world) stopServer(server string, kill bool) (start func(), err error) {
 	if kill {
 		act = cluster.Crash
 	}
-	return w.begin(server, act, cluster.Start)
+	return w.actReversibly(server, act, cluster.Start)
 }
 
 // HangDatabase implements fault.DatabaseHanging: the server's processes are paused.
 func (w *world) HangDatabase(*fault.Injection) (func(), error) {
-	return w.begin(fault.Database, cluster.Pause, cluster.Resume)
+	return w.actReversibly(fault.Database, cluster.Pause, cluster.Resume)
 }
 
-// begin acts on a server, and returns the function that acts on it again.
-func (w *world) begin(server string, act, back cluster.Act) (end func(), err error) {
-	if err := w.try(server, act); err != nil {
+// actReversibly acts on a server, and returns the function that acts on it again.
+func (w *world) actReversibly(server string, act, back cluster.Act) (end func(), err error) {
+	if err := w.tryAct(server, act); err != nil {
 		return nil, err
 	}
-	return func() { w.do(server, back) }, nil
+	return func() { w.actOrFail(server, back) }, nil
 }
 
 // SlowDatabase implements fault.DatabaseSlow. It slows every link to the database, because a client

@@ -25,8 +25,8 @@ func (sy *System) Undo(ctx context.Context) error {
 	return failed
 }
 
-// is says that toxiproxy answered with a status.
-func is(err error, status int) bool {
+// hasStatus says that toxiproxy answered with a status.
+func hasStatus(err error, status int) bool {
 	var answer *toxiproxy.ApiError
 	return errors.As(err, &answer) && answer.Status == status
 }
@@ -44,7 +44,7 @@ func (c Control) Mend(ctx context.Context) error {
 	var failed error
 	for _, name := range names {
 		for _, act := range []cluster.Act{cluster.Start, cluster.Resume} {
-			if err := c.within(ctx, name, act); err != nil {
+			if err := c.doWithTimeout(ctx, name, act); err != nil {
 				failed = errors.Join(failed, fmt.Errorf("%s %s: %w", act, name, err))
 				break
 			}
@@ -53,8 +53,8 @@ func (c Control) Mend(ctx context.Context) error {
 	return failed
 }
 
-func (c Control) within(ctx context.Context, name string, act cluster.Act) error {
-	ctx, cancel := context.WithTimeout(ctx, patience(name))
+func (c Control) doWithTimeout(ctx context.Context, name string, act cluster.Act) error {
+	ctx, cancel := context.WithTimeout(ctx, actTimeout(name))
 	defer cancel()
 	return c.Do(ctx, name, act)
 }
@@ -65,7 +65,7 @@ func (c Compose) Mend(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	services := []string{service(fault.Database), service(fault.Broker)}
+	services := []string{serviceName(fault.Database), serviceName(fault.Broker)}
 	for _, p := range processes {
 		services = append(services, p.Name)
 	}
@@ -77,8 +77,8 @@ func (c Compose) Mend(ctx context.Context) error {
 	return errors.Join(err, started)
 }
 
-// gone says that what a fault has put on a link is no longer there: somebody has healed the link.
-func gone(err error) bool { return is(err, http.StatusNotFound) }
+// isGone says that what a fault has put on a link is no longer there: somebody has healed the link.
+func isGone(err error) bool { return hasStatus(err, http.StatusNotFound) }
 
-// taken says that another fault by hand lasts on the link.
-func taken(err error) bool { return is(err, http.StatusConflict) }
+// isTaken says that another fault by hand lasts on the link.
+func isTaken(err error) bool { return hasStatus(err, http.StatusConflict) }

@@ -26,10 +26,10 @@ type Reader struct {
 	table   []telemetry.Info
 	figures map[string]telemetry.Figure
 	// counted holds the latest value of every process's counters.
-	counted map[counter]int64
+	counted map[counterKey]int64
 }
 
-type counter struct {
+type counterKey struct {
 	process string
 	figure  telemetry.Figure
 	labels  telemetry.Labels
@@ -48,7 +48,7 @@ const prefix = "handoff_"
 // divides exported seconds by scale, because rules are on the scenario's time scale.
 func New(evaluator *alert.Evaluator, scale float64) *Reader {
 	r := &Reader{
-		evaluator: evaluator, scale: scale, table: telemetry.Table(), figures: make(map[string]telemetry.Figure), counted: make(map[counter]int64),
+		evaluator: evaluator, scale: scale, table: telemetry.Table(), figures: make(map[string]telemetry.Figure), counted: make(map[counterKey]int64),
 	}
 	for f, info := range r.table {
 		r.figures[info.Name] = telemetry.Figure(f)
@@ -72,7 +72,7 @@ type sample struct {
 // with its feature created-timestamp-zero-ingestion. Without the feature it ignores a counter's
 // value at the first sight.
 func (r *Reader) Take(process string, text io.Reader) error {
-	samples, err := r.read(text)
+	samples, err := r.parsePage(text)
 	if err != nil {
 		return err
 	}
@@ -83,9 +83,9 @@ func (r *Reader) Take(process string, text io.Reader) error {
 			recorder.Set(s.figure, s.value, s.labels)
 			continue
 		}
-		grown := r.grown(counter{process, s.figure, s.labels, false}, s.value)
+		grown := r.counterGrowth(counterKey{process, s.figure, s.labels, false}, s.value)
 		if r.table[s.figure].Kind == telemetry.Histogram {
-			times := r.grown(counter{process, s.figure, s.labels, true}, s.measured)
+			times := r.counterGrowth(counterKey{process, s.figure, s.labels, true}, s.measured)
 			r.evaluator.Measured(s.figure, times, grown, s.labels)
 			continue
 		}
@@ -96,8 +96,8 @@ func (r *Reader) Take(process string, text io.Reader) error {
 	return nil
 }
 
-// grown is how much a counter has grown since the last answer.
-func (r *Reader) grown(c counter, value int64) int64 {
+// counterGrowth is how much a counter has grown since the last answer.
+func (r *Reader) counterGrowth(c counterKey, value int64) int64 {
 	grown := value - r.counted[c]
 	if grown < 0 {
 		grown = value
@@ -109,8 +109,8 @@ func (r *Reader) grown(c counter, value int64) int64 {
 // Gone says that a process did not answer, so nothing exports its gauges.
 func (r *Reader) Gone(process string) { r.evaluator.Ended(process) }
 
-// read parses an answer.
-func (r *Reader) read(text io.Reader) (samples []sample, err error) {
+// parsePage parses an answer.
+func (r *Reader) parsePage(text io.Reader) (samples []sample, err error) {
 	var parser expfmt.TextParser
 	families, err := parser.TextToMetricFamilies(text)
 	if err != nil {
@@ -128,10 +128,10 @@ func (r *Reader) read(text io.Reader) (samples []sample, err error) {
 		}
 		for _, m := range family.GetMetric() {
 			s := sample{figure: figure}
-			if s.labels, err = r.labels(figure, m); err != nil {
+			if s.labels, err = r.metricLabels(figure, m); err != nil {
 				return nil, err
 			}
-			if s.value, err = r.value(figure, m); err != nil {
+			if s.value, err = r.metricValue(figure, m); err != nil {
 				return nil, err
 			}
 			s.measured = int64(m.GetHistogram().GetSampleCount()) //nolint:gosec // no process measures that often
@@ -141,8 +141,8 @@ func (r *Reader) read(text io.Reader) (samples []sample, err error) {
 	return samples, nil
 }
 
-// labels returns a line's labels in the order of the table.
-func (r *Reader) labels(f telemetry.Figure, m *dto.Metric) (l telemetry.Labels, err error) {
+// metricLabels returns a line's labels in the order of the table.
+func (r *Reader) metricLabels(f telemetry.Figure, m *dto.Metric) (l telemetry.Labels, err error) {
 	info := &r.table[f]
 	values := make(map[string]string, len(info.Labels))
 	for _, pair := range m.GetLabel() {
@@ -161,8 +161,8 @@ func (r *Reader) labels(f telemetry.Figure, m *dto.Metric) (l telemetry.Labels, 
 	return l, nil
 }
 
-// value is a line's value as it was given to the recorder.
-func (r *Reader) value(f telemetry.Figure, m *dto.Metric) (int64, error) {
+// metricValue is a line's value as it was given to the recorder.
+func (r *Reader) metricValue(f telemetry.Figure, m *dto.Metric) (int64, error) {
 	info := &r.table[f]
 	var value float64
 	switch {

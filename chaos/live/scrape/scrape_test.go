@@ -21,30 +21,30 @@ func page(e *exporter.Exporter) io.Reader {
 	return w.Body
 }
 
-// both records a figure twice: at an exporter that is scraped, and directly at an evaluator.
-type both []telemetry.Recorder
+// bothRecorders records a figure twice: at an exporter that is scraped, and directly at an evaluator.
+type bothRecorders []telemetry.Recorder
 
-func (b both) Listens() bool { return true }
+func (b bothRecorders) Listens() bool { return true }
 
-func (b both) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+func (b bothRecorders) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	for _, r := range b {
 		r.Add(f, n, l)
 	}
 }
 
-func (b both) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
+func (b bothRecorders) Set(f telemetry.Figure, v int64, l telemetry.Labels) {
 	for _, r := range b {
 		r.Set(f, v, l)
 	}
 }
 
-func (b both) Drop(f telemetry.Figure, series ...telemetry.Labels) {
+func (b bothRecorders) Drop(f telemetry.Figure, series ...telemetry.Labels) {
 	for _, r := range b {
 		r.Drop(f, series...)
 	}
 }
 
-func (b both) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
+func (b bothRecorders) Observe(f telemetry.Figure, d time.Duration, l telemetry.Labels) {
 	for _, r := range b {
 		r.Observe(f, d, l)
 	}
@@ -110,7 +110,7 @@ func report(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
 func TestARuleSeesTheSameOnAPage(t *testing.T) {
 	for _, rule := range telemetry.Rules() {
 		e, told, scraped := exporter.New(), alert.NewEvaluator(), alert.NewEvaluator()
-		core, reader := both{e, told.Process("executor-1")}, scrape.New(scraped, 1)
+		core, reader := bothRecorders{e, told.Process("executor-1")}, scrape.New(scraped, 1)
 		var stories [2]string
 		for i := range 80 {
 			if i == 0 || i == 40 || rule.Per != nil {

@@ -34,17 +34,17 @@ import (
 // because its consequence is often written after its end: a lease that ran out while the worker was
 // away.
 type Collector struct {
-	faults []struck
+	faults []startedFault
 	// kinds are the hashes of the kinds of faults so far; the index is the bit in a set.
 	kinds   []uint64
 	names   map[execution.WorkerID]string
-	last    dense.Table[execution.ID, previous]
+	last    dense.Table[execution.ID, previousTransition]
 	seen    map[uint64]struct{}
 	scratch [16]byte
 }
 
-// struck is a fault that has begun.
-type struck struct {
+// startedFault is a fault that has begun.
+type startedFault struct {
 	fault string
 	kind  int
 	// processes are its targets; none if it is on every path.
@@ -53,8 +53,8 @@ type struck struct {
 	lasts       bool
 }
 
-// previous is the latest transition of an execution that has not ended.
-type previous struct {
+// previousTransition is the latest transition of an execution that has not ended.
+type previousTransition struct {
 	at     time.Duration
 	writer string
 }
@@ -76,13 +76,13 @@ func NewCollector() *Collector {
 func (c *Collector) Observe(e *history.Event) {
 	switch e.Kind {
 	case history.Transition:
-		c.transition(e)
+		c.recordTransition(e)
 	case history.Created:
-		c.last.Set(e.Execution, previous{at: e.At})
+		c.last.Set(e.Execution, previousTransition{at: e.At})
 	case history.WorkerRegistered:
 		c.names[e.Worker] = e.Process
 	case history.FaultBegan:
-		c.began(e)
+		c.recordFault(e)
 	case history.FaultEnded:
 		for i := range c.faults {
 			if f := &c.faults[i]; f.lasts && f.fault == e.Fault {
@@ -93,9 +93,9 @@ func (c *Collector) Observe(e *history.Event) {
 	}
 }
 
-func (c *Collector) began(e *history.Event) {
-	f := struck{fault: e.Fault, from: e.At, lasts: true}
-	if !common(e.Process) {
+func (c *Collector) recordFault(e *history.Event) {
+	f := startedFault{fault: e.Fault, from: e.At, lasts: true}
+	if !isCommonTarget(e.Process) {
 		f.processes = strings.Split(e.Process, ",")
 	}
 	h := xxhash.Sum64String(e.Text)
@@ -108,8 +108,8 @@ func (c *Collector) began(e *history.Event) {
 	c.faults = append(c.faults, f)
 }
 
-// common says that a fault with this target is on every path.
-func common(target string) bool {
+// isCommonTarget says that a fault with this target is on every path.
+func isCommonTarget(target string) bool {
 	switch target {
 	case "", "broker", "database", "requested", "status_changed", "completed", "dead_letters":
 		return true
@@ -117,33 +117,33 @@ func common(target string) bool {
 	return false
 }
 
-func (c *Collector) transition(e *history.Event) {
-	before := previous{at: e.At}
+func (c *Collector) recordTransition(e *history.Event) {
+	before := previousTransition{at: e.At}
 	if last := c.last.At(e.Execution); last != nil {
 		before = *last
 	}
 	var on uint64
 	for i := range c.faults {
 		f := &c.faults[i]
-		if (f.lasts || f.until >= before.at) && (f.processes == nil || f.strikes(e.Process, before.writer, c.names[e.Worker])) {
+		if (f.lasts || f.until >= before.at) && (f.processes == nil || f.strikesAny(e.Process, before.writer, c.names[e.Worker])) {
 			on |= 1 << f.kind
 		}
 	}
-	c.seen[c.fingerprint(e, on)] = struct{}{}
+	c.seen[c.situationFingerprint(e, on)] = struct{}{}
 	if oracle.Terminal(e.To) {
 		c.last.Delete(e.Execution)
 	} else {
-		c.last.Set(e.Execution, previous{at: e.At, writer: e.Process})
+		c.last.Set(e.Execution, previousTransition{at: e.At, writer: e.Process})
 	}
 }
 
-func (s *struck) strikes(path ...string) bool {
+func (s *startedFault) strikesAny(path ...string) bool {
 	return slices.ContainsFunc(path, func(name string) bool { return name != "" && slices.Contains(s.processes, name) })
 }
 
-// fingerprint is the number of a situation. It is made of the hashes of the kinds' names, because
+// situationFingerprint is the number of a situation. It is made of the hashes of the kinds' names, because
 // two runs number the kinds of their faults differently.
-func (c *Collector) fingerprint(e *history.Event, faults uint64) uint64 {
+func (c *Collector) situationFingerprint(e *history.Event, faults uint64) uint64 {
 	step := uint64(2)
 	if e.Epoch == e.OldEpoch || e.Epoch == e.OldEpoch+1 {
 		step = uint64(e.Epoch - e.OldEpoch)

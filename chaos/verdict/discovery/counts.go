@@ -37,7 +37,7 @@ func (c *Counts) Add(situations []uint64) {
 		c.seen[f]++
 	}
 	if len(c.seen) > 2*Limit {
-		c.cut()
+		c.cutToLimit()
 	}
 }
 
@@ -52,12 +52,12 @@ func (c *Counts) Merge(o *Counts) {
 		c.seen[f] += runs
 	}
 	if len(c.seen) > 2*Limit {
-		c.cut()
+		c.cutToLimit()
 	}
 }
 
-// cut keeps what counts.
-func (c *Counts) cut() {
+// cutToLimit keeps what counts.
+func (c *Counts) cutToLimit() {
 	if len(c.seen) <= Limit {
 		return
 	}
@@ -77,7 +77,7 @@ type storedCounts struct {
 // MarshalJSON implements json.Marshaler. Equal counts have equal texts.
 func (c Counts) MarshalJSON() ([]byte, error) {
 	c.seen = maps.Clone(c.seen)
-	c.cut()
+	c.cutToLimit()
 	return json.Marshal(storedCounts{c.runs, c.seen, c.capped})
 }
 

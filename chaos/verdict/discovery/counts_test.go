@@ -63,7 +63,7 @@ func TestBeyondTheLimitTheSmallestFingerprintsAreCountedExactly(t *testing.T) {
 	if again, _ := json.Marshal(two); err != nil || string(again) != string(text) || len(text) > 500_000 {
 		t.Errorf("in two parts the text is another one, or too long: %d bytes, %v", len(text), err)
 	}
-	one.cut()
+	one.cutToLimit()
 	for f, n := range one.seen {
 		if n != exact[f] {
 			t.Errorf("situation %d was seen in %d runs, counted %d", f, exact[f], n)

@@ -24,7 +24,7 @@ type Summary struct {
 // Summary summarizes the counts.
 func (c *Counts) Summary() Summary {
 	kept := Counts{c.runs, maps.Clone(c.seen), c.capped}
-	kept.cut()
+	kept.cutToLimit()
 	s := Summary{Runs: kept.runs, Distinct: len(kept.seen), Capped: kept.capped}
 	for _, runs := range kept.seen {
 		s.Seen += runs
@@ -41,9 +41,9 @@ func (c *Counts) Summary() Summary {
 // Extrapolates reports whether there are enough runs for an extrapolation.
 func (s Summary) Extrapolates() bool { return s.Runs >= MinRuns }
 
-// unseen is the Chao2 estimate of the number of situations that exist but that no run has seen:
+// unseenEstimate is the Chao2 estimate of the number of situations that exist but that no run has seen:
 // Chao, Biometrics 43 (1987) 783–791. If none was seen twice, it uses the bias-corrected form.
-func (s Summary) unseen() float64 {
+func (s Summary) unseenEstimate() float64 {
 	once, twice, share := float64(s.Once), float64(s.Twice), float64(s.Runs-1)/float64(s.Runs)
 	if twice > 0 {
 		return share * once * once / (2 * twice)
@@ -57,7 +57,7 @@ func (s Summary) unseen() float64 {
 func (s Summary) More(runs int) float64 {
 	once, rest := float64(s.Once), 0.0
 	if s.Runs > 0 {
-		rest = s.unseen()
+		rest = s.unseenEstimate()
 	}
 	if rest == 0 {
 		return 0
