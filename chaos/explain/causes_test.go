@@ -47,7 +47,7 @@ func lostExecutionRun() (*explain.Run, *explain.Violation) {
 	return r, &explain.Violation{Execution: 7, Step: 14, At: 13 * time.Second, Message: "execution 7 was taken from shell-1"}
 }
 
-func TestThePastOfAViolationIsItsOwnExecutionBeforeOthers(t *testing.T) {
+func TestFindCausesPrefersOwnExecution(t *testing.T) {
 	r, v := lostExecutionRun()
 	s := explain.FindCauses(r, v, 10)
 	for _, want := range []int{2, 4, 7, 8, 12, 13} {
@@ -75,7 +75,7 @@ func TestThePastOfAViolationIsItsOwnExecutionBeforeOthers(t *testing.T) {
 
 // What the world knows counts: here, that a line of the log stands between what an executor did about
 // execution 8 and the end of execution 7.
-func TestWhatTheWorldKnowsIsFollowed(t *testing.T) {
+func TestFindCausesFollowsRecordedParents(t *testing.T) {
 	r, v := lostExecutionRun()
 	edge := [2]int{9, 13}
 	if s := explain.FindCauses(r, v, 100); slices.Contains(s.Edges, edge) {
@@ -88,7 +88,7 @@ func TestWhatTheWorldKnowsIsFollowed(t *testing.T) {
 	}
 }
 
-func TestAnActStandsForThoseThatFollow(t *testing.T) {
+func TestFirstMutantActRepresentsLaterOnes(t *testing.T) {
 	mark := func(at string) history.Event {
 		return history.Event{Kind: history.MutantActed, Process: at, Text: "forgot a row"}
 	}
@@ -104,14 +104,14 @@ func TestAnActStandsForThoseThatFollow(t *testing.T) {
 	}
 }
 
-func TestNothingLedToAViolationWithoutHistory(t *testing.T) {
+func TestEmptyHistoryHasNoCauses(t *testing.T) {
 	if s := explain.FindCauses(&explain.Run{}, &explain.Violation{Execution: 3, Step: 9, Message: "execution 3"}, explain.MostCauses); len(s.Events) != 0 || s.Past != 0 {
 		t.Error(s)
 	}
 }
 
 // The same record gives the same slice: it does not depend on the order of maps.
-func TestASliceIsAlwaysTheSame(t *testing.T) {
+func TestFindCausesIsDeterministic(t *testing.T) {
 	r, v := lostExecutionRun()
 	v.Message = "shell-1 shell-2 executor-1 client execution 7 execution 8"
 	first := fmt.Sprint(explain.FindCauses(r, v, 7))

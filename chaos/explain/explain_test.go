@@ -41,7 +41,7 @@ func TestEqualRunsHaveNoDifference(t *testing.T) {
 	}
 }
 
-func TestTheFirstDifferenceStandsSideBySide(t *testing.T) {
+func TestComparePairsFirstDifference(t *testing.T) {
 	d := explain.Compare(story(func(events *[]history.Event) {
 		(*events)[4].To, (*events)[4].By = execution.Failed, execution.TimeoutMonitor
 	}), story(nil), 1, 4)
@@ -54,7 +54,7 @@ func TestTheFirstDifferenceStandsSideBySide(t *testing.T) {
 }
 
 // Each run draws the names of the queues in which executors test the dead letter path.
-func TestQueuesWithDrawnNamesAreTheSame(t *testing.T) {
+func TestCompareIgnoresDrawnQueueNames(t *testing.T) {
 	run := func(queue string, last history.Kind) explain.Run {
 		return story(func(events *[]history.Event) {
 			for _, kind := range []history.Kind{history.Enqueued, last} {
@@ -73,7 +73,7 @@ func TestQueuesWithDrawnNamesAreTheSame(t *testing.T) {
 	}
 }
 
-func TestExecutionsAreTheSameByTheirKey(t *testing.T) {
+func TestCompareMatchesExecutionsByKey(t *testing.T) {
 	fails := func(events *[]history.Event) { (*events)[7].To = execution.Failed } // key b
 	d := explain.Compare(story(fails), story(func(events *[]history.Event) {
 		fails(events)
@@ -88,7 +88,7 @@ func TestExecutionsAreTheSameByTheirKey(t *testing.T) {
 	}
 }
 
-func TestWhatHappensLaterOrElsewhereIsOnlyCounted(t *testing.T) {
+func TestCompareOnlyCountsMovedEvents(t *testing.T) {
 	d := explain.Compare(story(nil), story(func(events *[]history.Event) {
 		(*events)[4].At += time.Millisecond
 		(*events)[5].Process = "shell-2"
@@ -100,7 +100,7 @@ func TestWhatHappensLaterOrElsewhereIsOnlyCounted(t *testing.T) {
 
 // What happens in another order is no difference as long as there is a real one; and what happens on one side only stands alone,
 // not beside whatever came in its place on the other.
-func TestAnotherOrderIsNotShownAsADifference(t *testing.T) {
+func TestReorderedEventsAreNoDifference(t *testing.T) {
 	swap := func(events *[]history.Event) {
 		(*events)[2], (*events)[4] = (*events)[4], (*events)[2]
 	}
@@ -121,7 +121,7 @@ func TestAnotherOrderIsNotShownAsADifference(t *testing.T) {
 	}
 }
 
-func TestTheFailingExecutionIsAlwaysShown(t *testing.T) {
+func TestCompareAlwaysShowsFailingExecution(t *testing.T) {
 	change := func(events *[]history.Event) {
 		(*events)[4].To = execution.Failed
 		(*events)[7].To = execution.Failed
@@ -134,7 +134,7 @@ func TestTheFailingExecutionIsAlwaysShown(t *testing.T) {
 
 // What other executions do after the first difference is mostly a remote consequence. Shown are the
 // first difference and those of the failing execution, its retries, its parent and its children.
-func TestTheFamilyOfTheFailingExecutionIsShown(t *testing.T) {
+func TestCompareShowsFamilyOfFailingExecution(t *testing.T) {
 	run := func(to execution.Status) explain.Run {
 		var events []history.Event
 		add := func(e history.Event) {
@@ -189,7 +189,7 @@ func TestTheFamilyOfTheFailingExecutionIsShown(t *testing.T) {
 }
 
 // Where no execution fares differently, messages and heartbeats are compared.
-func TestHeartbeatsAreComparedWhereNothingElseDiffers(t *testing.T) {
+func TestCompareFallsBackToHeartbeats(t *testing.T) {
 	d := explain.Compare(story(func(events *[]history.Event) { (*events)[6].Kind = history.HealthReported }), story(nil), 1, 4)
 	if len(d.Pairs) != 1 || d.Pairs[0].There.Kind != history.HeartbeatRenewed {
 		t.Errorf("%+v", d.Pairs)
@@ -198,7 +198,7 @@ func TestHeartbeatsAreComparedWhereNothingElseDiffers(t *testing.T) {
 
 // What differs only after the failure does not explain it. Then messages and heartbeats from before
 // it are shown, if these differ.
-func TestWhatFollowsTheFailureDoesNotExplainIt(t *testing.T) {
+func TestCompareIgnoresDifferencesAfterFailure(t *testing.T) {
 	later := func(events *[]history.Event) { (*events)[7].To = execution.Failed }
 	both := func(events *[]history.Event) { later(events); (*events)[3].Kind = history.HealthReported }
 	for name, c := range map[string]struct {
@@ -221,7 +221,7 @@ func TestWhatFollowsTheFailureDoesNotExplainIt(t *testing.T) {
 }
 
 // Beside the first act of a mutant, the first one on the execution that failed is told.
-func TestTheActOnTheExecutionIsTold(t *testing.T) {
+func TestCompareReportsActOnExecution(t *testing.T) {
 	acts := func(ids ...execution.ID) explain.Run {
 		return story(func(events *[]history.Event) {
 			for i, id := range ids {

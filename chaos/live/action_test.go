@@ -15,7 +15,7 @@ import (
 
 // The shell itself computes its action's duration from one draw; this test tries every hundredth
 // draw.
-func TestShellActionsTakeLogUniformTimes(t *testing.T) {
+func TestShellActionDurationsAreLogUniform(t *testing.T) {
 	a := &scenario.Action{TakesMin: 10 * time.Millisecond, TakesMax: 100 * time.Second, TakesLog: true}
 	script := "i=0; while [ $i -le 100 ]; do r=$((i*10000-i/100)); " + takesInShell(a) + "echo $us; i=$((i+1)); done"
 	out, err := exec.Command("sh", "-c", script).CombinedOutput()
@@ -83,7 +83,7 @@ func TestActionsFailWithTheirExitCodes(t *testing.T) {
 	}
 }
 
-func TestTheReasonOfAFailureIsThatOfItsExitCode(t *testing.T) {
+func TestFailureReasonFollowsExitCode(t *testing.T) {
 	for _, c := range []struct {
 		a      scenario.Action
 		code   int

@@ -56,7 +56,7 @@ func recordedStory(w *world) (story string) {
 	return story
 }
 
-func TestAScrapeReachesTheAlertRules(t *testing.T) {
+func TestScrapeReachesAlertRules(t *testing.T) {
 	figures := exporter.New()
 	w, _ := watchedWorld(t, true, figures.Handler())
 	figures.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
@@ -75,7 +75,7 @@ func TestAScrapeReachesTheAlertRules(t *testing.T) {
 	}
 }
 
-func TestAFailedScrapeIsInTheRecord(t *testing.T) {
+func TestFailedScrapeIsRecorded(t *testing.T) {
 	broken := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	cut := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("handoff_reaper_brake")) })
 	for _, c := range []struct {

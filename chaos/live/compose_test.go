@@ -41,9 +41,9 @@ expect:
   executions: {completed: ">= 50%", stuck: 0}
 `
 
-// TestContainersRunAScenario: faults, evidence and judges are the same as for processes of this
+// TestContainersRunScenario: faults, evidence and judges are the same as for processes of this
 // machine, and nothing is left behind.
-func TestContainersRunAScenario(t *testing.T) {
+func TestContainersRunScenario(t *testing.T) {
 	engine := preparedEngine(t)
 	sandbox := openedSandbox(t)
 	s, err := scenario.Parse("broken-in-containers.yaml", []byte(brokenInContainers))
@@ -68,9 +68,9 @@ func TestContainersRunAScenario(t *testing.T) {
 	checkNothingLeft(t, engine, sandbox)
 }
 
-// TestContainersAreGoneAfterAnInterrupt: an interrupted run leaves nothing behind, and the next one
+// TestInterruptedRunRemovesContainers: an interrupted run leaves nothing behind, and the next one
 // runs at once.
-func TestContainersAreGoneAfterAnInterrupt(t *testing.T) {
+func TestInterruptedRunRemovesContainers(t *testing.T) {
 	engine := preparedEngine(t)
 	s, err := scenario.Parse("broken-in-containers.yaml", []byte(brokenInContainers))
 	if err != nil {

@@ -101,7 +101,7 @@ func injection(t *testing.T) (x *fault.Injection, touched func() int) {
 
 // On old and on new connections, clients can read but not write, and can write again when there is
 // room. The harness can write all the time.
-func TestAFullDatabaseIsReadAndNotWritten(t *testing.T) {
+func TestFullDatabaseAllowsReadsOnly(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
 	if err != nil {
@@ -146,7 +146,7 @@ func TestAFullDatabaseIsReadAndNotWritten(t *testing.T) {
 
 // A daemon with a connection works on, and its evidence is written. A daemon that starts is refused
 // until the end. A fault that has refused no connection has touched nothing.
-func TestRefusedConnectionsLeaveThoseThatExist(t *testing.T) {
+func TestConnectionRefusalSparesExistingConnections(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
 	if err != nil {
@@ -192,7 +192,7 @@ func TestRefusedConnectionsLeaveThoseThatExist(t *testing.T) {
 }
 
 // The database knows a process by the harness's name, even a name with spaces, such as a twin's.
-func TestADaemonsNameReachesTheDatabase(t *testing.T) {
+func TestRewriteAddressPassesNameToDatabase(t *testing.T) {
 	address, err := rewriteAddress("postgres://a@127.0.0.1:1/x?sslmode=disable", "127.0.0.1:2", "shell-2 twin + 1")
 	if err != nil {
 		t.Fatal(err)

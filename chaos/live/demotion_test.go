@@ -4,7 +4,7 @@ import "testing"
 
 // A client connected before a demotion is refused its first write and then reaches the new primary.
 // A client that connects meanwhile can write. At the end no session of the old primary is left.
-func TestADemotedDatabaseIsLeft(t *testing.T) {
+func TestDemotedDatabaseIsAbandonedByClients(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
 	if err != nil {

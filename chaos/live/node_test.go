@@ -19,8 +19,8 @@ func TestMain(m *testing.M) { servers.Main(m) }
 // The harness learns that a run is over by asking the queues themselves, through the library under
 // them, which differs between releases. It believes a broker that answers. A broker that doesn't
 // ends the run, with its message. `.ci/newer suites forky chaos/live -test.run
-// TestTheBrokerAnswersTheHarness` asks a newer one.
-func TestTheBrokerAnswersTheHarness(t *testing.T) {
+// TestHarnessQueriesBrokerQueues` asks a newer one.
+func TestHarnessQueriesBrokerQueues(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a node of its own takes a while")
 	}

@@ -14,7 +14,7 @@ import (
 
 // A violation doesn't count if the machine stood still shortly before, for longer than the worker's
 // margin allows.
-func TestNoiseIsNoVerdict(t *testing.T) {
+func TestNoiseExcusesNearbyViolations(t *testing.T) {
 	const second = time.Second
 	c := config.Worker{HeartbeatInterval: 2 * second, HeartbeatStalenessMultiplier: 3, FenceMargin: second, KillGrace: 400 * time.Millisecond}
 	const most = 600 * time.Millisecond // a quarter of the lease of six seconds would be longer
@@ -67,7 +67,7 @@ func TestLateAnswersAreStalls(t *testing.T) {
 }
 
 // What a process says of the database is a stall, unless a fault explains it.
-func TestStatementsWithoutAnAnswerAreStalls(t *testing.T) {
+func TestUnansweredStatementsAreStalls(t *testing.T) {
 	const text = "WARN scheduling pass failed, the next one starts anew error=postgres: parking: database outcome unknown: timeout: context deadline exceeded executor=executor-1"
 	const second = time.Second
 	c := config.Config{Executor: config.Executor{StatementTimeout: second}, Worker: config.Worker{StatementTimeout: second / 2}}

@@ -7,7 +7,7 @@ import (
 
 // A broker that doesn't answer the harness soon ends the run, with the reason; one that was busy
 // for a moment doesn't.
-func TestARunEndsWhenTheBrokerCantBeAsked(t *testing.T) {
+func TestRunEndsAfterConsecutiveBrokerErrors(t *testing.T) {
 	wrong := errors.New("function_clause")
 	var u unansweredCount
 	for i, c := range []struct {

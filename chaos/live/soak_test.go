@@ -21,7 +21,7 @@ import (
 )
 
 // A soak judges everything that its answers promise, and knows why it doesn't judge the rest.
-func TestASoakJudgesWhatItAnswersFor(t *testing.T) {
+func TestSoakJudgesRulesOfItsAnswers(t *testing.T) {
 	judged, not := soakRules()
 	for _, n := range slices.Concat(lostRules, twiceRules, unearnedRules) {
 		if !slices.Contains(judged, n) {
@@ -39,7 +39,7 @@ func TestASoakJudgesWhatItAnswersFor(t *testing.T) {
 }
 
 // A request that creates no execution is repeated with its key, and counts once.
-func TestTheLoadInsists(t *testing.T) {
+func TestLoadRetriesUntilAccepted(t *testing.T) {
 	asked := 0
 	executor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var body struct {
@@ -92,7 +92,7 @@ func TestTheLoadInsists(t *testing.T) {
 
 // The plan's time stops while a server starts, so that no strike comes before the system can have
 // recovered from the previous one.
-func TestThePlanWaitsForAServerThatIsBeingStarted(t *testing.T) {
+func TestPlanClockStopsDuringServerStart(t *testing.T) {
 	w := &world{}
 	w.ctx, w.cancel = context.WithCancel(t.Context())
 	c := &planClock{w: w}
@@ -114,7 +114,7 @@ func TestThePlanWaitsForAServerThatIsBeingStarted(t *testing.T) {
 
 // A short soak of real daemons in which every part is killed: nothing is lost, nothing runs twice,
 // nothing fails without a cause, and the journals cover every process.
-func TestAShortSoak(t *testing.T) {
+func TestShortSoakPasses(t *testing.T) {
 	testenv.Nightly(t, "soaks the whole system for 20 s, with leases of a second; chaos/live/cluster kills every daemon under load")
 	bin := t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin+"/", "handoff/cmd/executor", "handoff/cmd/worker").CombinedOutput(); err != nil {

@@ -9,7 +9,7 @@ import (
 )
 
 // The long scenarios begin first, whatever the order of the targets.
-func TestLongestFirst(t *testing.T) {
+func TestLongestTargetsRunFirst(t *testing.T) {
 	var targets []Target
 	for _, name := range []string{"worker-stops-gracefully", "unpublished-dispatches", "worker-never-picks-up"} {
 		s, err := scenarios.Find(name)

@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-func TestAKnownExecutionIsAsOldAsItsRow(t *testing.T) {
+func TestKnownExecutionAgeComesFromRow(t *testing.T) {
 	created := time.Unix(1000, 0)
 	own := []evidence.Item{
 		{Wall: created.Add(time.Minute), Event: history.Event{Kind: history.KeyKnown, Execution: 7, Key: "k"}},

@@ -10,7 +10,7 @@ import (
 )
 
 // A world that can't be made says why, and removes its finished parts.
-func TestAWorldThatCantBeMadeSaysWhy(t *testing.T) {
+func TestNewWorldReportsFolderError(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func judgedScenario(n int, change func(*verdict.Run)) *verdict.Scenario {
 	return s
 }
 
-func TestRules(t *testing.T) {
+func TestVerdictRules(t *testing.T) {
 	violation := verdict.Violation{Invariant: 3, Name: "fencing", Message: "old epoch"}
 	tests := []struct {
 		name   string
@@ -118,7 +118,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-func TestAScenarioWithoutFaultsNeedsNoBeforeAndAfter(t *testing.T) {
+func TestFaultlessScenarioNeedsNoCompletions(t *testing.T) {
 	s := verdict.NewScenario(verdict.Scenario{}, verdict.Want{Seeds: 50})
 	for seed := range 50 {
 		s.Add(&verdict.Run{Seed: uint64(seed)})
@@ -128,7 +128,7 @@ func TestAScenarioWithoutFaultsNeedsNoBeforeAndAfter(t *testing.T) {
 	}
 }
 
-func TestWhatWasCutShortProvesNothing(t *testing.T) {
+func TestIncompleteSweepIsInconclusive(t *testing.T) {
 	s := verdict.NewScenario(verdict.Scenario{}, want(200))
 	if s.Judge(); s.Verdict != verdict.Inconclusive || s.Why[0] != "nothing was run" {
 		t.Errorf("no run: %v because of %q", s.Verdict, s.Why)
@@ -143,7 +143,7 @@ func TestWhatWasCutShortProvesNothing(t *testing.T) {
 	}
 }
 
-func TestEveryReasonIsTold(t *testing.T) {
+func TestJudgeListsEveryReason(t *testing.T) {
 	s := judgedScenario(50, func(r *verdict.Run) {
 		r.Violations = []verdict.Violation{{Invariant: 1, Message: "a"}, {Invariant: 2, Message: "b"}}
 		r.GaveUp, r.Texts, r.Sometimes, r.CompletedAfter = "x", nil, nil, 0
@@ -153,7 +153,7 @@ func TestEveryReasonIsTold(t *testing.T) {
 	}
 }
 
-func TestTheOrderOfRunsDoesNotMatter(t *testing.T) {
+func TestScenarioIgnoresRunOrder(t *testing.T) {
 	runs := make([]*verdict.Run, 300)
 	for i := range runs {
 		r := goodRun(uint64(i + 1))
@@ -194,7 +194,7 @@ func TestTheOrderOfRunsDoesNotMatter(t *testing.T) {
 	}
 }
 
-func TestTheFirstFiveViolationsOfEachRuleAreKept(t *testing.T) {
+func TestScenarioKeepsFirstFiveViolationsPerRule(t *testing.T) {
 	s := judgedScenario(100, func(r *verdict.Run) {
 		r.Violations = []verdict.Violation{{Invariant: 4, Seed: r.Seed, Step: 9}, {Invariant: 2, Seed: r.Seed, Step: 9}}
 	})
@@ -210,7 +210,7 @@ func TestTheFirstFiveViolationsOfEachRuleAreKept(t *testing.T) {
 	}
 }
 
-func TestTheHashTellsWhichSeedHadWhichHistory(t *testing.T) {
+func TestHashBindsHistoriesToSeeds(t *testing.T) {
 	sum := func(hashes ...uint64) uint64 {
 		s := verdict.NewScenario(verdict.Scenario{}, verdict.Want{})
 		for i, h := range hashes {
@@ -226,7 +226,7 @@ func TestTheHashTellsWhichSeedHadWhichHistory(t *testing.T) {
 	}
 }
 
-func TestTheWorstVerdictCounts(t *testing.T) {
+func TestSweepTakesWorstVerdict(t *testing.T) {
 	pass, open := judgedScenario(1, func(*verdict.Run) {}), judgedScenario(1, func(r *verdict.Run) { r.GaveUp = "x" })
 	fail := judgedScenario(1, func(r *verdict.Run) { r.Panic = "x" })
 	for _, tt := range []struct {
@@ -246,7 +246,7 @@ func TestTheWorstVerdictCounts(t *testing.T) {
 	}
 }
 
-func TestEverySituationHasANameAndSaysWhatItIs(t *testing.T) {
+func TestSituationsHaveUniqueNamesAndDescriptions(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, s := range verdict.Situations() {
 		if s.Name == "" || s.About == "" || seen[s.Name] {

@@ -82,7 +82,7 @@ func mergeOutcome(s *Scenario, err error) string {
 }
 
 // If Merge ignored a new field, the result would silently have the first share's value.
-func TestEveryFieldOfAResultIsMerged(t *testing.T) {
+func TestMergeCoversEveryScenarioField(t *testing.T) {
 	parts := map[string]func(*Scenario) reflect.Value{
 		"Scenario":       func(s *Scenario) reflect.Value { return reflect.ValueOf(s).Elem() },
 		"Scenario.tally": func(s *Scenario) reflect.Value { return reflect.ValueOf(&s.tally).Elem() },
@@ -114,7 +114,7 @@ func TestEveryFieldOfAResultIsMerged(t *testing.T) {
 	}
 }
 
-func TestEveryFieldOfASweepIsMerged(t *testing.T) {
+func TestMergeCoversEverySweepField(t *testing.T) {
 	sweep := func() *Sweep {
 		return &Sweep{Scenarios: []*Scenario{filledScenario(1)}, Go: "go", Commit: "c", Matrix: &Matrix{Mutants: make([]MatrixMutant, 1), Scenarios: []string{"s"}, Seeds: 1, Runs: [][]int{{0}}}}
 	}
@@ -172,7 +172,7 @@ func hiddenFields(of reflect.Type, path string) (list []string) {
 	return list
 }
 
-func TestAResultIsStoredAsItIs(t *testing.T) {
+func TestStoredResultKeepsEveryField(t *testing.T) {
 	for _, of := range []reflect.Type{reflect.TypeFor[Stored](), reflect.TypeFor[Run](), reflect.TypeFor[Matrix]()} {
 		if list := hiddenFields(of, of.Name()); len(list) > 0 {
 			t.Errorf("a share does not keep %v: export them, or write and read them with MarshalJSON and UnmarshalJSON", list)
@@ -199,7 +199,7 @@ func TestAResultIsStoredAsItIs(t *testing.T) {
 	}
 }
 
-func TestWhatNoRunLeadsToIsNotRestored(t *testing.T) {
+func TestRestoreRejectsImpossibleResults(t *testing.T) {
 	good := func() *Scenario {
 		s := NewScenario(Scenario{Name: "s"}, Want{Seeds: 1})
 		s.Add(&Run{Seed: 1, Violations: []Violation{{Invariant: 3, Name: "fencing"}}})

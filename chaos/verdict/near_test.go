@@ -8,7 +8,7 @@ import (
 )
 
 // Whatever counts as near has words for it, and words are only there for what can come near.
-func TestEverySituationThatCanBeMissedNarrowlySaysBy(t *testing.T) {
+func TestNearMissSituationsDescribeTheirConditions(t *testing.T) {
 	near, hit := map[string]bool{}, map[string]bool{}
 	kinds := []history.Kind{
 		history.Transition, history.Created, history.StaleWrite, history.RefusedResult, history.WorkerRegistered, history.WorkerLifecycle,
@@ -47,7 +47,7 @@ func TestEverySituationThatCanBeMissedNarrowlySaysBy(t *testing.T) {
 }
 
 // One slot that nobody had waited for, and a cancellation while it is held.
-func TestProbesTellANearMissFromNothing(t *testing.T) {
+func TestProbesCountNearMisses(t *testing.T) {
 	p := NewProbes(0)
 	p.Observe(&history.Event{Kind: history.ActionDefined, Action: "a", Count: 2})
 	p.Observe(&history.Event{Kind: history.SlotTaken, Action: "a", Execution: 1})

@@ -30,7 +30,7 @@ const garbageVariable = "HANDOFF_TEST_GARBAGE"
 // Behind any number of unreadable messages in its worker's queue, a good execution starts; make
 // test-all judges that it starts within five seconds. The worker's log stays below 1 MB, and every
 // message is stored.
-func TestAGoodExecutionBehindGarbageStartsInTime(t *testing.T) {
+func TestExecutionBehindGarbageStartsInTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
 	}
@@ -237,7 +237,7 @@ func (f *fixture) awaitEnd(id execution.ID) (status string) {
 	return status
 }
 
-func TestAnExecutorShowsNothingWithoutItsToken(t *testing.T) {
+func TestExecutorRevealsNothingWithoutToken(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
 	}
@@ -263,7 +263,7 @@ func TestAnExecutorShowsNothingWithoutItsToken(t *testing.T) {
 
 // Nobody can prevent what a message with hostile headers does to RabbitMQ 3.10 when it expires, so
 // its executors must report it. The test ends a broker's dead lettering, so it has servers of its own.
-func TestHostileHeadersThatExpireShowInReadyz(t *testing.T) {
+func TestExpiredHostileHeadersShowInReadyz(t *testing.T) {
 	testenv.Nightly(t, "it takes servers of its own and half a minute")
 	c, err := Up(t.Context(), Options{Bin: binaries, Executors: 1, Workers: 1, Env: calmEnv()})
 	servers.Require(t, err)

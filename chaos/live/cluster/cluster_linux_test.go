@@ -18,7 +18,7 @@ import (
 
 // Systemd by default, and whoever stops all of a user, sends SIGTERM to a worker's shims and actions
 // as well. No execution fails of that: what was ended is run again, and costs no retry.
-func TestStopsOfEverythingOfAWorkerUnderLoad(t *testing.T) {
+func TestStoppingWholeWorkersFailsNoExecution(t *testing.T) {
 	stops := 3
 	if testenv.All() {
 		stops = 10

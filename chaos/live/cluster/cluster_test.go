@@ -379,7 +379,7 @@ func (f *fixture) checkWitness() {
 	}
 }
 
-func TestAThousandExecutionsComplete(t *testing.T) {
+func TestThousandExecutionsComplete(t *testing.T) {
 	b := startFixture(t, 1, 2)
 	b.submit("quick", 1000)
 	b.awaitSettled()
@@ -391,7 +391,7 @@ func TestAThousandExecutionsComplete(t *testing.T) {
 
 // The design documents ask that an execution fails at once if no worker can run it: by the first pass
 // of a scheduler that looks for one, without a dispatch.
-func TestDocumentedFailsAtOnceWhatNoWorkerFits(t *testing.T) {
+func TestDocumentedProfileFailsUnrunnableExecutionAtOnce(t *testing.T) {
 	env := calmEnv()
 	env["HANDOFF_PROFILE"], env["HANDOFF_WORKER_RUNTIMES"] = string(config.Documented), "shell,noop"
 	b := startFixtureWith(t, env, 1, 1)
@@ -411,7 +411,7 @@ func TestDocumentedFailsAtOnceWhatNoWorkerFits(t *testing.T) {
 	b.judge(10)
 }
 
-func TestAGracefulStopLosesNothing(t *testing.T) {
+func TestGracefulStopLosesNothing(t *testing.T) {
 	// Both workers are full, and ten executions wait.
 	slots := 8
 	if testenv.All() {
@@ -451,7 +451,7 @@ func TestAGracefulStopLosesNothing(t *testing.T) {
 	b.judge(total)
 }
 
-func TestKillsUnderLoad(t *testing.T) {
+func TestKillsUnderLoadLoseNothing(t *testing.T) {
 	kills := 6
 	if testenv.All() {
 		kills = 20
@@ -479,7 +479,7 @@ func TestKillsUnderLoad(t *testing.T) {
 	b.judge(total)
 }
 
-func TestRestartsOfTheServersUnderLoad(t *testing.T) {
+func TestServerRestartsUnderLoadLoseNothing(t *testing.T) {
 	for _, server := range []string{"RabbitMQ", "PostgreSQL"} {
 		t.Run(server, func(t *testing.T) {
 			b := startFixture(t, 2, 2)
@@ -508,7 +508,7 @@ func TestRestartsOfTheServersUnderLoad(t *testing.T) {
 
 // A worker that is paused beyond its lease loses its executions, its shims end the actions
 // meanwhile, and its late results are refused.
-func TestAPausedWorkerLosesItsWork(t *testing.T) {
+func TestPausedWorkerLosesItsWork(t *testing.T) {
 	b := startFixtureWith(t, takeoverEnv(), 1, 1)
 	b.submit("once", 3)
 	b.eventually("the actions run", func() error {
@@ -550,7 +550,7 @@ func TestAPausedWorkerLosesItsWork(t *testing.T) {
 }
 
 // Each start of an executor lets messages die to test the path, but none of them needs attention.
-func TestStartsOfExecutorsLeaveNoDeadLetter(t *testing.T) {
+func TestExecutorStartsLeaveNoDeadLetter(t *testing.T) {
 	rounds := 2
 	if testenv.All() {
 		rounds = 10

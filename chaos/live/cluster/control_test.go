@@ -32,7 +32,7 @@ func (r *recordingServer) note(what string) error {
 }
 
 // A server that runs can be broken and started again; one that does not says so, and what to do.
-func TestAServerIsBrokenAndStartedAgain(t *testing.T) {
+func TestServerIsBrokenAndRestarted(t *testing.T) {
 	s := &recordingServer{runs: true}
 	var said []string
 	for _, a := range []Act{Start, Pause, Resume, Stop, Stop, Start, Crash, Crash, Pause, Start, "melt"} {
@@ -57,7 +57,7 @@ func (s *slowServer) Start(context.Context) error {
 }
 
 // Whoever starts a server waits until it answers, also where that takes minutes.
-func TestAStartThatTakesMinutesIsWaitedFor(t *testing.T) {
+func TestControlWaitsForSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Cluster{links: newLinks()}
 		broker := &slowServer{}
@@ -72,7 +72,7 @@ func TestAStartThatTakesMinutesIsWaitedFor(t *testing.T) {
 
 // Every client that can reach a port of this machine may crash processes. Pages of other sites must
 // not be able to, whatever their browser sends.
-func TestTheControlPortAnswersNoPageOfAnotherSite(t *testing.T) {
+func TestControlPortRejectsForeignPages(t *testing.T) {
 	c := &Cluster{links: newLinks()}
 	address, err := c.serveControl()
 	if err != nil {

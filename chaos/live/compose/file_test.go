@@ -54,7 +54,7 @@ func readYAML(t *testing.T, path string, into any) {
 
 // A service's stop grace period is at least as long as its worker says at its start that a stop can
 // take.
-func TestAStopIsGivenTheTimeThatAWorkerTakes(t *testing.T) {
+func TestStopGracePeriodCoversWorkerShutdown(t *testing.T) {
 	for _, profile := range []config.Profile{config.Documented, config.Hardened} {
 		c := config.Default(profile).Worker
 		longest := c.ShutdownTimeout + c.KillGrace + 6*c.StatementTimeout
@@ -88,7 +88,7 @@ func TestMountedFilesExist(t *testing.T) {
 }
 
 // The image's last USER instruction is a number other than 0.
-func TestTheImageDoesNotRunAsRoot(t *testing.T) {
+func TestImageDoesNotRunAsRoot(t *testing.T) {
 	text, err := os.ReadFile("Dockerfile")
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestTheImageDoesNotRunAsRoot(t *testing.T) {
 }
 
 // The build context contains everything from which the daemons are built.
-func TestTheBuildContextHasEverythingThatTheDaemonsNeed(t *testing.T) {
+func TestBuildContextContainsDaemonPackages(t *testing.T) {
 	ignored, err := os.ReadFile(filepath.Join(root, ".dockerignore"))
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ type prometheusFile struct {
 
 // Prometheus scrapes every executor and worker of the compose file, on its port and at the interval
 // that the rules assume, and reads the rule file that the harness generates.
-func TestPrometheusAsksEveryDaemonAndReadsTheRules(t *testing.T) {
+func TestPrometheusScrapesEveryDaemonAndReadsRules(t *testing.T) {
 	services := describedServices(t)
 	var file prometheusFile
 	readYAML(t, "prometheus.yaml", &file)
@@ -183,7 +183,7 @@ func TestPrometheusAsksEveryDaemonAndReadsTheRules(t *testing.T) {
 }
 
 // Promtool, which comes with Prometheus, accepts the configuration and the rules.
-func TestPromtoolAcceptsTheConfiguration(t *testing.T) {
+func TestPromtoolAcceptsConfiguration(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		err = errors.New("no promtool, so Prometheus' configuration is not checked by it (Debian has it in the package prometheus)")
@@ -206,7 +206,7 @@ func TestPromtoolAcceptsTheConfiguration(t *testing.T) {
 }
 
 // Only this machine can reach the published ports, and each port can be changed.
-func TestPortsAreThisMachinesOwn(t *testing.T) {
+func TestPublishedPortsAreLoopbackOnly(t *testing.T) {
 	services := describedServices(t)
 	port := regexp.MustCompile(`^127\.0\.0\.1:\$\{HANDOFF_[A-Z]+_PORT:-[0-9]+\}:[0-9]+$`)
 	for _, name := range slices.Sorted(maps.Keys(services)) {

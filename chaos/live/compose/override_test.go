@@ -17,7 +17,7 @@ var labels = map[string]string{"handoff.chaos.run": "/tmp/handoff-chaos-1"} //no
 
 // The override contains everything about a process that differs between runs, and nothing that the
 // file already contains: a port published twice would be taken.
-func TestProcessesAreLaidOverTheFile(t *testing.T) {
+func TestProcessesOverrideAddsOnlyRunSettings(t *testing.T) {
 	all := []*Service{
 		{Name: "executor-1", Command: []string{"/usr/local/bin/executor", "--name", "executor-1"}, Folder: "/tmp/f", Listens: 8080, Port: 21001},
 		{
@@ -46,7 +46,7 @@ func TestProcessesAreLaidOverTheFile(t *testing.T) {
 
 // The file has the services that the stack starts, and takes its ports and its image from the
 // stack's variables.
-func TestTheFileIsTheBase(t *testing.T) {
+func TestComposeFileMatchesOverrides(t *testing.T) {
 	services := describedServices(t)
 	for name, variable := range map[string]string{
 		servicePostgres: "HANDOFF_POSTGRES_PORT", serviceRabbitMQ: "HANDOFF_RABBITMQ_PORT", serviceToxiproxy: "HANDOFF_TOXIPROXY_PORT", fileExecutor: "HANDOFF_API_PORT",
@@ -65,7 +65,7 @@ func TestTheFileIsTheBase(t *testing.T) {
 	}
 }
 
-func TestToxics(t *testing.T) {
+func TestEffectsMapToToxics(t *testing.T) {
 	after := func() time.Duration { return 1500 * time.Millisecond }
 	for want, e := range map[string]netproxy.Effect{
 		"latency map[jitter:0 latency:1500]":                                 {Delay: after},
@@ -78,7 +78,7 @@ func TestToxics(t *testing.T) {
 	}
 }
 
-func TestWithoutAnEngine(t *testing.T) {
+func TestOpenFailsWithoutEngine(t *testing.T) {
 	t.Setenv("HANDOFF_WITHOUT", "docker")
 	_, err := Open(t.Context(), "../../../docker-compose.chaos.yaml", nil)
 	if !errors.Is(err, servers.ErrEnvironment) || !strings.Contains(err.Error(), "HANDOFF_WITHOUT names docker") {
@@ -88,7 +88,7 @@ func TestWithoutAnEngine(t *testing.T) {
 
 // A fault on a link has met traffic if the process behind the link was alive for a heartbeat;
 // otherwise, or if the fault ended sooner, it hasn't.
-func TestWhatAFaultMeets(t *testing.T) {
+func TestTrafficTouchesFaultAfterHeartbeat(t *testing.T) {
 	touched := make(chan struct{})
 	alive := make(chan bool, 2)
 	alive <- false

@@ -13,7 +13,7 @@ import (
 
 // A daemon's log line about its mutant becomes the same event as in the simulated world, and no log
 // line in addition.
-func TestADaemonsMutantIsReadFromItsLog(t *testing.T) {
+func TestDaemonLogYieldsMutantEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "worker.log")
 	f, err := os.Create(path)
 	if err != nil {

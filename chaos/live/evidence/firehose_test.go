@@ -15,7 +15,7 @@ import (
 
 // The trace has one message; the history has one for each of its dispatches, as from the simulated
 // broker, with a number that stays the same from publish to delivery.
-func TestABlockIsToldOfOnceForEachOfItsDispatches(t *testing.T) {
+func TestFirehoseReportsEachDispatchOfBlock(t *testing.T) {
 	e := broker.Envelope{MessageID: "7.1+1", Type: broker.ExecutionScheduled, Version: broker.VersionBlock, Timestamp: time.Unix(2e9, 0)}
 	for id := execution.ID(7); id < 9; id++ {
 		e.Dispatches = append(e.Dispatches, broker.Dispatch{Key: execution.Key{ID: id, Epoch: 1}, Worker: 3, Incarnation: 4})
@@ -55,7 +55,7 @@ func TestABlockIsToldOfOnceForEachOfItsDispatches(t *testing.T) {
 
 // RabbitMQ 3.10 reports a message to the default exchange as routed to the queue that its key
 // names, even if the queue doesn't exist.
-func TestAProbeOfThePublisherIsNoMessage(t *testing.T) {
+func TestFirehoseIgnoresPublisherProbe(t *testing.T) {
 	f := NewFirehose("", "dead", time.Now(), func(execution.WorkerID) string { return "" })
 	heard := 0
 	for _, queue := range []string{rabbitmq.ProbeKey, "q"} {

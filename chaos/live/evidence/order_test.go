@@ -28,7 +28,7 @@ func kindNames(events []history.Event) (names []string) {
 }
 
 // The trace doesn't say how a copy left its queue; other evidence implies it.
-func TestHowACopyLeavesItsQueue(t *testing.T) {
+func TestOrderInfersHowCopiesLeaveQueues(t *testing.T) {
 	sent := []Item{messageItem(0, history.Published, "", 1), messageItem(0, history.Enqueued, "q", 0)}
 	delivered := append(slices.Clone(sent), messageItem(5, history.Delivered, "q", 0))
 	corrupt := slices.Clone(delivered)
@@ -64,7 +64,7 @@ func TestHowACopyLeavesItsQueue(t *testing.T) {
 }
 
 // What a broker has not confirmed when its publisher is killed may be lost.
-func TestAKilledPublishersMessageMayBeLost(t *testing.T) {
+func TestKilledPublishersMessageMayBeLost(t *testing.T) {
 	sent := []Item{messageItem(1000, history.Published, "", 1), messageItem(1000, history.Enqueued, "q", 0)}
 	killed := func(ms int) []Item {
 		return []Item{itemAt(ms, history.Event{Kind: history.ProcessCrashed, Process: "executor-1"})}
@@ -94,7 +94,7 @@ func TestAKilledPublishersMessageMayBeLost(t *testing.T) {
 
 // A message seen slightly after its consequence is placed before it. A message seen long after was
 // not the cause and stays.
-func TestCausesComeFirst(t *testing.T) {
+func TestOrderPutsCausesFirst(t *testing.T) {
 	taken := itemAt(100, history.Event{
 		Kind: history.Transition, Execution: 1, From: execution.Scheduled, To: execution.Requested, OldEpoch: 1, Epoch: 2, By: execution.DeadLetterHandler,
 	})
@@ -113,7 +113,7 @@ func TestCausesComeFirst(t *testing.T) {
 }
 
 // Events of one statement come in the order of the model.
-func TestTheOrderWithinAStatement(t *testing.T) {
+func TestOrderWithinStatementFollowsModel(t *testing.T) {
 	in := func(tx int64, i Item) Item { i.Transaction = tx; return i }
 	database := []Item{
 		in(1, itemAt(10, history.Event{Kind: history.Orchestrated, Execution: 1, Chain: 1, From: execution.Failed})),
@@ -136,7 +136,7 @@ func TestTheOrderWithinAStatement(t *testing.T) {
 }
 
 // Several handlings in one transaction keep their order; later transactions settle their children.
-func TestChildrenStandBehindTheHandling(t *testing.T) {
+func TestOrderPutsChildrenAfterHandling(t *testing.T) {
 	in := func(i Item) Item { i.Transaction = 7; return i }
 	settled := func(i Item) Item { i.Transaction = 8; return i }
 	created := func(id, parent execution.ID) Item {

@@ -40,7 +40,7 @@ func busyHour(n int) (own, database, witness []Item) {
 }
 
 // The windows together are the same history as the whole evidence, wherever they end.
-func TestWindowsMakeTheSameHistoryAsTheWhole(t *testing.T) {
+func TestStreamWindowsEqualWholeHistory(t *testing.T) {
 	own, database, witness := busyHour(200)
 	failure := func(_ execution.ID, code int) (execution.Reason, int) { return execution.Connection, code + 1 }
 	want := Order(Sources{Own: own, Database: database, Witness: witness, Failure: failure})
@@ -85,7 +85,7 @@ func TestWindowsMakeTheSameHistoryAsTheWhole(t *testing.T) {
 }
 
 // A stream keeps only the claims of executions that may still run.
-func TestAStreamForgetsClaims(t *testing.T) {
+func TestStreamForgetsOldClaims(t *testing.T) {
 	_, database, _ := busyHour(200)
 	s := NewStream(nil, nil, start, nil)
 	s.rows = database
@@ -100,7 +100,7 @@ func TestAStreamForgetsClaims(t *testing.T) {
 }
 
 // A line that comes after its window is judged at the beginning of the next window, and counted.
-func TestALateLineIsCounted(t *testing.T) {
+func TestStreamCountsLateLine(t *testing.T) {
 	s := NewStream(nil, nil, start, nil)
 	s.cutWindow(start.Add(time.Second))
 	s.runs = append(s.runs, itemAt(400, history.Event{Kind: history.ActionStarted, Execution: 1, Epoch: 1}))

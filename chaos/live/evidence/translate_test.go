@@ -10,7 +10,7 @@ import (
 
 // The triggers' rows about a worker give the same events as the simulated database writes for these
 // changes.
-func TestRowsOfWorkers(t *testing.T) {
+func TestWorkerRowsBecomeModelEvents(t *testing.T) {
 	d := NewDatabase("", start)
 	const before = `{"worker": 1, "incarnation": 7, "name": "w", "lifecycle": "active", "beat": 3, "consumer_alive": true,
 		"capabilities": {"health": {"total_executions": 4, "failed_executions": 0, "consecutive_failures": 0}}}`
@@ -78,7 +78,7 @@ func TestRowsOfWorkers(t *testing.T) {
 
 // An end that the same statement handles is two events of one moment: first the change, then the
 // handling.
-func TestAnEndThatIsHandledWithItsResult(t *testing.T) {
+func TestHandledEndBecomesTwoEvents(t *testing.T) {
 	d := NewDatabase("", start)
 	const was = `{"id": 5, "status": "running", "epoch": 1, "worker": 1, "incarnation": 7}`
 	const ended = `{"id": 5, "status": "completed", "epoch": 1, "worker": 1, "incarnation": 7, "written_by": "worker", "ended": "2026-01-01T00:00:03Z", "orchestrated_at": "2026-01-01T00:00:03Z"}`
@@ -96,7 +96,7 @@ func TestAnEndThatIsHandledWithItsResult(t *testing.T) {
 
 // A dispatch that claims in the same update is the two transitions that the audit has, at one
 // moment; the first has no worker yet, and the epoch of before.
-func TestADispatchInOneStepIsTwoTransitions(t *testing.T) {
+func TestOneStepDispatchBecomesTwoTransitions(t *testing.T) {
 	d := NewDatabase("", start)
 	const was = `{"id": 5, "status": "requested", "epoch": 1}`
 	const became = `{"id": 5, "status": "scheduled", "epoch": 2, "worker": 1, "incarnation": 7, "written_by": "scheduler", "written_epoch": 1,

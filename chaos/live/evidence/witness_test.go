@@ -12,7 +12,7 @@ import (
 
 // The end of a container ends the actions in it, once; actions that had ended before don't end
 // again.
-func TestWhatRanInAContainerEndsWithIt(t *testing.T) {
+func TestContainerEndEndsItsActions(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "witness")
 	lines := `{"event":"start","execution":1,"epoch":1,"wall_ns":1000,"mono_ns":1000}
 {"event":"end","execution":1,"epoch":1,"wall_ns":2000,"mono_ns":2000,"how":{}}

@@ -18,7 +18,7 @@ import (
 
 // In containers, servers are services; undo resumes what is paused, because the engine refuses to
 // resume anything else, and starts the rest.
-func TestTheEngineIsAskedForServers(t *testing.T) {
+func TestComposeControlsServersAsServices(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "docker")
 	const says = `#!/bin/sh
@@ -54,7 +54,7 @@ esac
 }
 
 // Every link of the compose file passes a proxy with the name that chaos inject expects.
-func TestEveryLinkOfTheComposeFileHasItsProxy(t *testing.T) {
+func TestEveryComposeLinkHasItsProxy(t *testing.T) {
 	var file struct {
 		Services map[string]struct {
 			Environment map[string]string

@@ -21,7 +21,7 @@ import (
 
 var system = []cluster.Named{{Name: "executor-1"}, {Name: "worker-1", Worker: true}, {Name: "worker-2", Worker: true}} //nolint:gochecknoglobals // a constant list
 
-func TestAFaultByHandIsRefusedWithItsReason(t *testing.T) {
+func TestParseRejectsFaultWithReason(t *testing.T) {
 	for text, want := range map[string]string{
 		"crash: worker-3":                    "worker-3",
 		"crash: worker-1, for: 2s":           "for",
@@ -49,7 +49,7 @@ func (s *supervisorRecorder) Do(_ context.Context, process string, act cluster.A
 	return nil
 }
 
-func TestProcessesAreBrokenAndMended(t *testing.T) {
+func TestBreakEndsAndRestoresProcesses(t *testing.T) {
 	for text, want := range map[string][]string{
 		"crash: worker-1":                         {"worker-1 crash"},
 		"crash: worker-1, restart_after: 1ms":     {"worker-1 crash", "worker-1 start"},
@@ -81,7 +81,7 @@ func (s *supervisorRecorder) Mend(context.Context) error {
 
 // A slow database is slow for every process, and as fast as before after the fault. Undo heals what a
 // fault has left, and the fault's own end then finds nothing to do.
-func TestASlowDatabaseIsMended(t *testing.T) {
+func TestSlowDatabaseIsMended(t *testing.T) {
 	for _, undone := range []bool{false, true} {
 		server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 		api := httptest.NewServer(server.Routes())
@@ -156,7 +156,7 @@ func inOrder(asked []string) []string {
 }
 
 // A cut link lets nothing through until the fault ends; Ctrl-C ends it early.
-func TestALinkIsCutAndHealed(t *testing.T) {
+func TestLinkIsCutAndHealed(t *testing.T) {
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 	echo, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -107,7 +107,7 @@ func report(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
 
 // For every rule: the same alerts fire and resolve whether the core reports the figures to the
 // evaluator or the evaluator reads them from a page, with the names used there.
-func TestARuleSeesTheSameOnAPage(t *testing.T) {
+func TestScrapedFiguresFireTheSameAlerts(t *testing.T) {
 	for _, rule := range telemetry.Rules() {
 		e, told, scraped := exporter.New(), alert.NewEvaluator(), alert.NewEvaluator()
 		core, reader := bothRecorders{e, told.Process("executor-1")}, scrape.New(scraped, 1)
@@ -141,7 +141,7 @@ func fired(b *alert.Evaluator, at time.Duration) (names []string) {
 	return names
 }
 
-func TestSecondsAreThoseOfTheScenario(t *testing.T) {
+func TestReaderScalesSeconds(t *testing.T) {
 	for seconds, fires := range map[int]bool{11: false, 13: true} {
 		e, b := exporter.New(), alert.NewEvaluator()
 		e.Set(telemetry.OrchestrationLag, int64(time.Duration(seconds)*time.Second), telemetry.Labels{})
@@ -154,7 +154,7 @@ func TestSecondsAreThoseOfTheScenario(t *testing.T) {
 	}
 }
 
-func TestACounterThatBeginsAnewHasGrown(t *testing.T) {
+func TestReaderCountsGrowthAcrossCounterRestart(t *testing.T) {
 	b := alert.NewEvaluator()
 	reader := scrape.New(b, 1)
 	take := func(dead int64) {
@@ -181,7 +181,7 @@ func TestACounterThatBeginsAnewHasGrown(t *testing.T) {
 	}
 }
 
-func TestGaugesOfWhoDoesNotAnswerAreGone(t *testing.T) {
+func TestGoneProcessLosesItsGauges(t *testing.T) {
 	b := alert.NewEvaluator()
 	reader := scrape.New(b, 1)
 	e := exporter.New()
@@ -196,7 +196,7 @@ func TestGaugesOfWhoDoesNotAnswerAreGone(t *testing.T) {
 }
 
 // A daemon's page also has the figures of its connection pools, which the core does not report.
-func TestAPageMayTellOfPools(t *testing.T) {
+func TestReaderIgnoresPoolFigures(t *testing.T) {
 	e, b := exporter.New(), alert.NewEvaluator()
 	e.Pools([]string{"work"}, func() telemetry.PoolUse { return telemetry.PoolUse{Most: 4, InUse: 1} })
 	e.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
@@ -205,7 +205,7 @@ func TestAPageMayTellOfPools(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPageIsRefused(t *testing.T) {
+func TestReaderRejectsInvalidPages(t *testing.T) {
 	for text, foreign := range map[string]bool{
 		"<html>":                         false,
 		"handoff_reaper_brake 1":         false, // cut off

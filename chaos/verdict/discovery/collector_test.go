@@ -44,7 +44,7 @@ func registered(worker execution.WorkerID, process string) history.Event {
 	return history.Event{Kind: history.WorkerRegistered, Worker: worker, Process: process}
 }
 
-func TestASituationIsATransitionWithTheFaultsOnItsPath(t *testing.T) {
+func TestSituationIsTransitionWithPathFaults(t *testing.T) {
 	plain := story{registered(1, "w-1"), created(7), dispatched(7, "e-1")}.situations()
 	if len(plain) != 1 {
 		t.Fatalf("one transition is %d situations", len(plain))
@@ -88,7 +88,7 @@ func TestASituationIsATransitionWithTheFaultsOnItsPath(t *testing.T) {
 	}
 }
 
-func TestTheWriterOfThePreviousTransitionIsOnThePath(t *testing.T) {
+func TestPreviousTransitionsWriterIsOnPath(t *testing.T) {
 	back := dispatched(7, "e-2")
 	back.From, back.To, back.Epoch = execution.Scheduled, execution.Requested, 2
 	without := story{created(7), dispatched(7, "e-1"), back}.situations()
@@ -99,7 +99,7 @@ func TestTheWriterOfThePreviousTransitionIsOnThePath(t *testing.T) {
 }
 
 // Two runs with the same faults in different orders show the same situations.
-func TestTheOrderOfFaultsMakesNoOtherSituation(t *testing.T) {
+func TestSituationIgnoresFaultOrder(t *testing.T) {
 	a := story{created(7), began("crash", "e-1"), began("pause", "e-1"), dispatched(7, "e-1")}.situations()
 	b := story{created(7), began("pause", "e-1"), began("crash", "e-1"), dispatched(7, "e-1")}.situations()
 	if !slices.Equal(a, b) {

@@ -18,7 +18,7 @@ func counted(runs ...[]uint64) *Counts {
 	return &c
 }
 
-func TestCountsDependOnNoOrderAndNoParts(t *testing.T) {
+func TestCountsIgnoreOrderAndSharding(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		runs := rapid.SliceOfN(rapid.SliceOfDistinct(rapid.Uint64Range(0, 40), rapid.ID), 1, 20).Draw(t, "runs")
 		shards := rapid.IntRange(1, 5).Draw(t, "shards")
@@ -42,7 +42,7 @@ func TestCountsDependOnNoOrderAndNoParts(t *testing.T) {
 	})
 }
 
-func TestBeyondTheLimitTheSmallestFingerprintsAreCountedExactly(t *testing.T) {
+func TestCountsBeyondLimitKeepSmallestFingerprints(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	exact := make(map[uint64]int)
 	var all [][]uint64
@@ -71,7 +71,7 @@ func TestBeyondTheLimitTheSmallestFingerprintsAreCountedExactly(t *testing.T) {
 	}
 }
 
-func TestCountsThatNoRunsGiveAreRefused(t *testing.T) {
+func TestCountsRejectImpossibleValues(t *testing.T) {
 	for _, bad := range []string{`{"runs":2,"seen":{"1":3}}`, `{"runs":2,"seen":{"1":0}}`, `{"runs":2,"seen":{"x":1}}`, `[]`} {
 		var c Counts
 		if err := json.Unmarshal([]byte(bad), &c); err == nil {
