@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// recordOf numbers the steps of events by their places.
+// recordOf returns a run whose events are a second and a step apart.
 func recordOf(events ...history.Event) *explain.Run {
 	for i := range events {
 		events[i].Step, events[i].At = uint64(i+1), time.Duration(i)*time.Second
@@ -23,7 +23,8 @@ func move(id execution.ID, to execution.Status, process string) history.Event {
 	return history.Event{Kind: history.Transition, Execution: id, Chain: id, To: to, Process: process}
 }
 
-// lostExecutionRun is a run in which a partition makes a worker lose an execution, between those of others.
+// lostExecutionRun returns a run in which a partition makes a worker lose an execution, among events of
+// another one.
 func lostExecutionRun() (*explain.Run, *explain.Violation) {
 	claimed := move(7, execution.Running, "shell-1")
 	claimed.Worker, claimed.Incarnation = 1, 1
@@ -65,21 +66,20 @@ func TestFindCausesPrefersOwnExecution(t *testing.T) {
 	}
 	for _, x := range s.Edges {
 		if x[0] >= x[1] || !slices.Contains(s.Events, x[0]) || !slices.Contains(s.Events, x[1]) {
-			t.Errorf("edge %v does not lead from an event of the slice to a later one", x)
+			t.Errorf("edge %v does not lead from a cause to a later one", x)
 		}
 	}
 	if !slices.Contains(s.Edges, [2]int{8, 13}) {
-		t.Errorf("the claim does not lead to what became of it: %v", s.Edges)
+		t.Errorf("no edge leads from the claim to the execution's end: %v", s.Edges)
 	}
 }
 
-// What the world knows counts: here, that a line of the log stands between what an executor did about
-// execution 8 and the end of execution 7.
+// Recorded parents count: here a log line links an executor's work on execution 8 to the end of execution 7.
 func TestFindCausesFollowsRecordedParents(t *testing.T) {
 	r, v := lostExecutionRun()
 	edge := [2]int{9, 13}
 	if s := explain.FindCauses(r, v, 100); slices.Contains(s.Edges, edge) {
-		t.Errorf("without what the world knows: %v", s.Edges)
+		t.Errorf("without recorded parents: %v", s.Edges)
 	}
 	r.Parents = make([][]int32, len(r.Events))
 	r.Parents[13], r.Parents[10] = []int32{10}, []int32{9}
@@ -110,7 +110,7 @@ func TestEmptyHistoryHasNoCauses(t *testing.T) {
 	}
 }
 
-// The same record gives the same slice: it does not depend on the order of maps.
+// The same record yields the same causes, whatever the order of maps.
 func TestFindCausesIsDeterministic(t *testing.T) {
 	r, v := lostExecutionRun()
 	v.Message = "shell-1 shell-2 executor-1 client execution 7 execution 8"

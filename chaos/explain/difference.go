@@ -12,53 +12,50 @@ import (
 	"handoff/core/execution"
 )
 
-// Difference says where two runs, the first (here) and the second (there), went different ways. It
-// splits each run into strands: what happens to one execution, worker, fault, queue or process.
+// Difference describes where two runs, the first (here) and the second (there), diverged. It splits each run
+// into strands. A strand holds the events of one execution, worker, fault, queue or process.
 type Difference struct {
-	// Same is how many equal events both runs begin with, and Until the time of the last of them.
-	// Between Until and the first of Pairs, the runs only differ in small things: times, the acting
-	// process, the order of events, perhaps messages and heartbeats.
+	// Same is the number of equal events with which both runs begin, and Until the time of the last of them.
+	// Between Until and the first of Pairs, only details differ: times, acting processes, the order of
+	// events, perhaps messages and heartbeats.
 	Same  int
 	Until time.Duration
-	// Act is the first event at which a planted mutant acted: of the first run, or else of the
-	// second. There says that it is of the second. Act is nil if none acted.
+	// Act is the first event at which a planted mutant acted, in the first run or else in the second; nil if
+	// none acted. There reports whether it is in the second.
 	Act   *history.Event
 	There bool
-	// ActOn is the first act on the execution that matters most, in the same run; nil if that is Act,
-	// or if there is none.
+	// ActOn is the first act on the execution that matters most, in the same run; nil for none, or if Act is
+	// that act.
 	ActOn *history.Event
-	// Pairs are the first differences of strands, by time, at most as many as were asked for: see
-	// Compare.
+	// Pairs holds the first differences of strands, by time, at most the requested number; see Compare.
 	Pairs []Pair
-	// More is how many further strands differ. Moved is how many strands have the same events, but
-	// by another process, at other times or in another order.
+	// More is the number of further strands that differ. Moved is the number of strands that have the same
+	// events by another process, at other times or in another order.
 	More, Moved int
 
-	// swapped are the strands with the same events in another order. They are shown if nothing else
-	// differs.
+	// swapped holds strands with the same events in another order. They are shown if nothing else differs.
 	swapped []Pair
 }
 
-// Equal says that no difference was found.
+// Equal reports whether no difference was found.
 func (d *Difference) Equal() bool {
 	return len(d.Pairs) == 0 && d.More == 0 && d.Act == nil && d.Moved == 0
 }
 
 // Pair is the first difference of one strand.
 type Pair struct {
-	// Here and There are the events of the two runs that differ. One is nil if its run has no event
-	// in place of the other's.
+	// Here and There are the differing events of the two runs. One is nil if its run has no counterpart of
+	// the other.
 	Here, There *history.Event
 	// About is the number of the execution in the first run, 0 for none.
 	About execution.ID
-	// Over is for a pair with one side: on the other side, nothing at all happens on this strand from
-	// there on.
+	// Over reports, for a pair with one side, whether the other run has no further event on this strand.
 	Over bool
 
 	strand string
 }
 
-// At is when the pair's earlier event happens.
+// At is the time of the pair's earlier event.
 func (p *Pair) At() time.Duration {
 	switch {
 	case p.Here == nil:
@@ -69,22 +66,21 @@ func (p *Pair) At() time.Duration {
 	return min(p.Here.At, p.There.At)
 }
 
-// Compare compares two runs and returns at most so many differences. The failing run is the first
-// one. about is the execution that matters most, by its number in the first run; 0 for none.
+// Compare compares two runs and returns at most that many differences. The failing run is the first one.
+// about is the number, in the first run, of the execution that matters most; 0 for none.
 //
-// Two executions are the same if they were created under the same idempotency key, or as the same
-// retry of the same one. Their numbers don't count, because they shift as soon as a run creates one
-// more. Workers are the same by name. Two events of a strand are the same if they have the same
-// epoch, kind, type, status, lifecycle, reason and deciding part of the system. Their process and
-// their time don't count.
+// Two executions are the same if they were created under the same idempotency key, or as the same retry of
+// the same one. Their numbers don't count, because they shift as soon as a run creates one more. Workers are
+// matched by name. Two events of a strand are the same if they have the same epoch, kind, type, status,
+// lifecycle, reason and deciding part of the system. Process and time don't count.
 //
-// Compare begins with what becomes of executions, workers, faults and servers. Only if that does
-// not differ before the first run fails, it also compares messages and heartbeats. Of each strand it shows only the first
-// difference: everything after it is a consequence, or chance.
+// Compare begins with the states of executions, workers, faults and servers. If those don't differ before the
+// first run fails, it also compares messages and heartbeats. It shows only the first difference of each
+// strand: everything after it is a consequence or chance.
 //
-// Of the strands it shows the one that differs first, and those of the execution that matters most
-// and of its family: its retries, its parent and its children. What others do later is mostly a
-// remote consequence. Without such an execution it shows the strands that differ first.
+// It shows the strand that differs first, and those of the execution that matters most and its family:
+// retries, parent and children. Later differences of others are mostly remote consequences. Without such an
+// execution it shows the strands that differ first.
 func Compare(here, there Run, about execution.ID, most int) *Difference {
 	d := &Difference{}
 	d.countCommonPrefix(here, there)
@@ -102,7 +98,7 @@ func Compare(here, there Run, about execution.ID, most int) *Difference {
 	return d
 }
 
-// countCommonPrefix counts the equal events that both runs begin with.
+// countCommonPrefix counts the equal events with which both runs begin.
 func (d *Difference) countCommonPrefix(here, there Run) {
 	i, j := 0, 0
 	for {
@@ -121,8 +117,8 @@ func (d *Difference) countCommonPrefix(here, there Run) {
 	}
 }
 
-// equalEvents says that two events are equal, in everything that can be compared: steps and numbers of
-// messages differ between versions of the program, and texts are for people.
+// equalEvents reports whether two events are equal in every comparable field. Steps and message numbers
+// differ between versions of the program, and texts are for readers.
 func equalEvents(a, b *history.Event) bool {
 	x, y := *a, *b
 	x.Step, x.Message, x.Text = 0, 0, ""
@@ -130,7 +126,7 @@ func equalEvents(a, b *history.Event) bool {
 	return x == y
 }
 
-// compareAt compares the strands at one depth, and says whether any differ.
+// compareAt compares the strands at one depth, and reports whether any differ.
 func (d *Difference) compareAt(deep depth, a, b *strandSet) bool {
 	d.Pairs, d.swapped, d.More, d.Moved = nil, nil, 0, 0
 	d.compareStrands(a, b, deep)
@@ -142,12 +138,12 @@ func (d *Difference) compareAt(deep depth, a, b *strandSet) bool {
 	return len(d.Pairs) > 0
 }
 
-// tooLate says that all differences follow the failure, and so don't explain it.
+// tooLate reports whether all differences follow the failure, and so can't explain it.
 func (d *Difference) tooLate(failed time.Duration) bool {
 	return failed != 0 && !slices.ContainsFunc(d.Pairs, func(p Pair) bool { return p.At() <= failed })
 }
 
-// findActs finds the first act of a mutant, and the first one on an execution.
+// findActs finds the first act of a mutant, and the first act on an execution.
 func (d *Difference) findActs(here, there Run, about execution.ID) {
 	for _, r := range [...]Run{here, there} {
 		for i := range r.Events {
@@ -174,17 +170,17 @@ func (d *Difference) findActs(here, there Run, about execution.ID) {
 	d.There = false
 }
 
-// depth says which kinds of events are compared.
+// depth selects the kinds of events that are compared.
 type depth uint8
 
 const (
-	// fates: what becomes of executions, workers, faults and servers.
+	// fates: the states of executions, workers, faults and servers.
 	fates depth = iota
 	// everything: messages and heartbeats, too.
 	everything
 )
 
-// comparesKind says that events of a kind are compared at this depth.
+// comparesKind reports whether events of a kind are compared at this depth.
 func (d depth) comparesKind(k history.Kind) bool {
 	switch k {
 	case history.Logged, history.MutantActed, history.EndAsked, history.Quiescent, history.ActionDefined:
@@ -204,7 +200,7 @@ type strand struct {
 	events []*history.Event
 }
 
-// strandSet are the strands of a run, in the order of their first events.
+// strandSet holds the strands of a run, in the order of their first events.
 type strandSet struct {
 	run   Run
 	order []*strand
@@ -231,8 +227,8 @@ func strandsOf(r Run) *strandSet {
 	return l
 }
 
-// executionNames names each execution so that the name is the same in another run. An execution without
-// a key has no such name.
+// executionNames gives each execution a name that is the same in another run. An execution without a key has
+// none.
 func executionNames(r Run) map[execution.ID]string {
 	names := make(map[execution.ID]string)
 	for i := range r.Events {
@@ -267,12 +263,11 @@ func (s *strandSet) strandName(e *history.Event, names map[execution.ID]string) 
 	return "process " + e.Process
 }
 
-// drawnPart is a part of a queue's name that each run draws anew. The queues of the executors' dead
-// letter canaries have one.
+// drawnPart matches the random part in the name of an executor's dead letter canary queue.
 var drawnPart = regexp.MustCompile(`\.[0-9a-f]{12}\b`)
 
-// signature holds what Compare compares of an event. The incarnation is left out: it is a number that
-// shifts between runs.
+// signature holds the fields of an event that Compare compares. It omits the incarnation, whose number shifts
+// between runs.
 type signature struct {
 	epoch  execution.Epoch
 	kind   history.Kind
@@ -326,7 +321,7 @@ func (d *Difference) compareStrand(here, there *strand, deep depth, a, b Run) {
 		p.Here, p.There = x[0], y[0]
 		d.swapped = append(d.swapped, p)
 		return
-	// Two events stand side by side if one is in place of the other.
+	// Two events form a pair if one is in place of the other.
 	case i < len(x) && j < len(y) && (x[i].Kind == y[j].Kind || i == 0 && j == 0):
 		p.Here, p.There = x[i], y[j]
 	case j == len(y), i < len(x) && x[i].At <= y[j].At:
@@ -337,7 +332,7 @@ func (d *Difference) compareStrand(here, there *strand, deep depth, a, b Run) {
 	d.Pairs = append(d.Pairs, p)
 }
 
-// surplusIndex is the index of the first event in a that b has nowhere, or not so often; len(a) for none.
+// surplusIndex returns the index of the first event in a that b lacks or has less often; len(a) for none.
 func surplusIndex(a, b []*history.Event) int {
 	left := make(map[signature]int, len(b))
 	for _, e := range b {
@@ -362,12 +357,11 @@ func eventsAtDepth(events []*history.Event, deep depth) (kept []*history.Event) 
 	return kept
 }
 
-// actorName names the process that caused an event, or else the worker.
+// actorName returns the process that caused an event, or else the worker.
 func actorName(e *history.Event, r Run) string { return cmp.Or(e.Process, r.Workers[e.Worker]) }
 
-// familyOf returns a function that says whether a strand is about an execution of a run or its
-// family: the rows of its chain, of the chain of its parent and of those of its children. No strand
-// is about execution 0.
+// familyOf returns a function that reports whether a strand belongs to an execution or its family: the rows
+// of its chain and of the chains of its parent and children. No strand belongs to execution 0.
 func familyOf(r Run, id execution.ID) func(strand string) bool {
 	chains, parents := make(map[execution.ID]execution.ID), make(map[execution.ID]execution.ID)
 	for i := range r.Events {
@@ -403,8 +397,8 @@ func familyOf(r Run, id execution.ID) func(strand string) bool {
 	}
 }
 
-// choosePairs keeps the earliest difference and those of the family of the execution that matters most,
-// first its own; the earliest ones if there is no such execution.
+// choosePairs keeps the earliest difference and those of the family of the execution that matters most, its
+// own first. Without such an execution it keeps the earliest ones.
 func (d *Difference) choosePairs(family func(strand string) bool, about execution.ID, most int) {
 	slices.SortStableFunc(d.Pairs, func(p, q Pair) int { return cmp.Compare(p.At(), q.At()) })
 	all := d.Pairs
@@ -415,7 +409,7 @@ func (d *Difference) choosePairs(family func(strand string) bool, about executio
 	d.More = len(all) - len(d.Pairs)
 }
 
-// nearestPairs chooses at most so many of the differences, which are in their order of time.
+// nearestPairs chooses at most that many of the differences, which are ordered by time.
 func nearestPairs(all []Pair, family func(strand string) bool, about execution.ID, most int) (kept []Pair) {
 	rank := func(i int) int {
 		switch p := &all[i]; {

@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// story is a run of two executions that complete; change may change it.
+// story returns a run of two completed executions, modified by change unless it is nil.
 func story(change func(events *[]history.Event)) explain.Run {
 	var events []history.Event
 	add := func(e history.Event) {
@@ -53,7 +53,7 @@ func TestComparePairsFirstDifference(t *testing.T) {
 	}
 }
 
-// Each run draws the names of the queues in which executors test the dead letter path.
+// Each run draws the names of the executors' dead letter canary queues.
 func TestCompareIgnoresDrawnQueueNames(t *testing.T) {
 	run := func(queue string, last history.Kind) explain.Run {
 		return story(func(events *[]history.Event) {
@@ -65,11 +65,11 @@ func TestCompareIgnoresDrawnQueueNames(t *testing.T) {
 	}
 	a, b := "handoff.canary.3241d95e0ab2.arrival", "handoff.canary.5df0195b6213.arrival"
 	if d := explain.Compare(run(a, history.Expired), run(b, history.Expired), 0, 4); len(d.Pairs)+d.More != 0 {
-		t.Errorf("the same in two queues whose names are drawn: %+v", d.Pairs)
+		t.Errorf("same events in two queues with random names: %+v", d.Pairs)
 	}
 	d := explain.Compare(run(a, history.Expired), run(b, history.Rejected), 0, 4)
 	if len(d.Pairs) != 1 || d.Pairs[0].Here == nil || d.Pairs[0].There == nil {
-		t.Errorf("another end in such a queue: %+v, want one pair with both sides", d.Pairs)
+		t.Errorf("different ends in such a queue: %+v, want one pair with both sides", d.Pairs)
 	}
 }
 
@@ -98,8 +98,8 @@ func TestCompareOnlyCountsMovedEvents(t *testing.T) {
 	}
 }
 
-// What happens in another order is no difference as long as there is a real one; and what happens on one side only stands alone,
-// not beside whatever came in its place on the other.
+// Another order is no difference as long as there is a real one. An event of one side stands alone, without
+// whatever came in its place on the other side.
 func TestReorderedEventsAreNoDifference(t *testing.T) {
 	swap := func(events *[]history.Event) {
 		(*events)[2], (*events)[4] = (*events)[4], (*events)[2]
@@ -107,7 +107,7 @@ func TestReorderedEventsAreNoDifference(t *testing.T) {
 	fails := func(events *[]history.Event) { (*events)[7].To = execution.Failed }
 	d := explain.Compare(story(func(events *[]history.Event) { swap(events); fails(events) }), story(nil), 0, 4)
 	if len(d.Pairs) != 1 || d.Pairs[0].About != 2 || d.Moved != 1 {
-		t.Errorf("beside a real difference: %+v, %d moved", d.Pairs, d.Moved)
+		t.Errorf("alongside a real difference: %+v, %d moved", d.Pairs, d.Moved)
 	}
 	if d := explain.Compare(story(swap), story(nil), 0, 4); len(d.Pairs) != 1 || d.Pairs[0].About != 1 || d.Pairs[0].Here == nil || d.Pairs[0].There == nil {
 		t.Errorf("alone: %+v", d.Pairs)
@@ -117,7 +117,7 @@ func TestReorderedEventsAreNoDifference(t *testing.T) {
 	}
 	d = explain.Compare(story(extra), story(nil), 1, 4)
 	if len(d.Pairs) != 1 || d.Pairs[0].Here == nil || d.Pairs[0].Here.Kind != history.CancelRequested || d.Pairs[0].There != nil || d.Pairs[0].Over {
-		t.Errorf("something more: %+v", d.Pairs)
+		t.Errorf("an additional event: %+v", d.Pairs)
 	}
 }
 
@@ -132,8 +132,8 @@ func TestCompareAlwaysShowsFailingExecution(t *testing.T) {
 	}
 }
 
-// What other executions do after the first difference is mostly a remote consequence. Shown are the
-// first difference and those of the failing execution, its retries, its parent and its children.
+// Compare shows the first difference and those of the failing execution, its retries, its parent and its
+// children. Other executions' later differences are mostly remote consequences.
 func TestCompareShowsFamilyOfFailingExecution(t *testing.T) {
 	run := func(to execution.Status) explain.Run {
 		var events []history.Event
@@ -164,7 +164,7 @@ func TestCompareShowsFamilyOfFailingExecution(t *testing.T) {
 			ids = append(ids, p.About)
 		}
 		if len(ids)+d.More != 7 {
-			t.Errorf("%d are shown and %d more, want 7 together", len(ids), d.More)
+			t.Errorf("%d shown and %d more, want 7 together", len(ids), d.More)
 		}
 		return ids
 	}
@@ -179,7 +179,7 @@ func TestCompareShowsFamilyOfFailingExecution(t *testing.T) {
 		{7, 4, []execution.ID{1, 5, 6, 7}},
 		{3, 4, []execution.ID{1, 3}},
 		{0, 3, []execution.ID{1, 2, 3}},
-		{9, 3, []execution.ID{1}}, // of it, nothing differs
+		{9, 3, []execution.ID{1}}, // this execution does not differ
 		{5, 7, []execution.ID{1, 2, 3, 4, 5, 6, 7}},
 	} {
 		if got := shown(c.about, c.most); !slices.Equal(got, c.want) {
@@ -188,7 +188,7 @@ func TestCompareShowsFamilyOfFailingExecution(t *testing.T) {
 	}
 }
 
-// Where no execution fares differently, messages and heartbeats are compared.
+// If no execution's state differs, messages and heartbeats are compared.
 func TestCompareFallsBackToHeartbeats(t *testing.T) {
 	d := explain.Compare(story(func(events *[]history.Event) { (*events)[6].Kind = history.HealthReported }), story(nil), 1, 4)
 	if len(d.Pairs) != 1 || d.Pairs[0].There.Kind != history.HeartbeatRenewed {
@@ -196,8 +196,8 @@ func TestCompareFallsBackToHeartbeats(t *testing.T) {
 	}
 }
 
-// What differs only after the failure does not explain it. Then messages and heartbeats from before
-// it are shown, if these differ.
+// Differences after the failure don't explain it. Compare then shows earlier messages and heartbeats, if
+// those differ.
 func TestCompareIgnoresDifferencesAfterFailure(t *testing.T) {
 	later := func(events *[]history.Event) { (*events)[7].To = execution.Failed }
 	both := func(events *[]history.Event) { later(events); (*events)[3].Kind = history.HealthReported }
@@ -220,7 +220,7 @@ func TestCompareIgnoresDifferencesAfterFailure(t *testing.T) {
 	}
 }
 
-// Beside the first act of a mutant, the first one on the execution that failed is told.
+// Compare reports a mutant's first act, and its first act on the failed execution.
 func TestCompareReportsActOnExecution(t *testing.T) {
 	acts := func(ids ...execution.ID) explain.Run {
 		return story(func(events *[]history.Event) {

@@ -18,35 +18,35 @@ type edge struct {
 type relation uint8
 
 const (
-	world   relation = iota // it says so
-	row                     // the same execution, before
+	world   relation = iota // the world recorded it
+	row                     // an earlier event of the same execution
 	chain                   // the execution that this one retries, or whose child it is
-	message                 // the same message, before
+	message                 // an earlier event of the same message
 	action                  // the run of the same execution and epoch
 	owner                   // the incarnation that owns the row
-	struck                  // the fault that it is evidence for
+	struck                  // the fault of which it is evidence
 	hit                     // the latest fault that struck the process
 	lived                   // the start, stop or pause of its process
-	worked                  // what the same process did just before, whatever its task
-	acted                   // a mutant acted in the same process; it does so again without saying so each time
+	worked                  // the previous event of the same process, whatever its task
+	acted                   // an act of a mutant in the same process, which reports only some of its acts
 	relations
 )
 
-// graph has the edges of a run up to some event, from each event to those that led to it:
+// graph holds the edges of a run up to some event, from each event to those that led to it:
 //
-//   - The world that ran it may know some (Run.Parents): the simulator knows what a task did before,
-//     what woke it and which message or timer did so.
-//   - Others follow from the events alone, and so are there for real daemons, too: a change of a
-//     row follows the change before; a delivery follows its publish; an action follows its claim; a
-//     fault's evidence follows its beginning; what a process does follows its start.
+//   - The world that ran it may know some (Run.Parents): the simulator knows a task's previous event, and the
+//     message or timer that woke it.
+//   - Others follow from the events alone, and so exist for real daemons, too: a change of a row follows the
+//     previous change, a delivery its publish, an action its claim, a fault's evidence its beginning, and a
+//     process's acts its start.
 //
-// Almost everything is in the past of a late event, because every task goes on for ever. So the
-// edges have lengths (search.edgeLength): an edge within the violated execution is short, one to
-// something else that the same task did is long.
+// Almost everything is in the past of a late event, because tasks never end. So edges have lengths
+// (search.edgeLength): an edge within the violated execution is short, one to other work of the same task is
+// long.
 type graph struct {
 	r     *Run
 	edges [][]edge
-	// The last event of each subject so far.
+	// The latest event of each subject so far.
 	rows, runs, chains map[execution.ID]int32
 	messages           map[uint64]int32
 	incarnations       map[execution.Incarnation]int32
@@ -56,8 +56,8 @@ type graph struct {
 	queues, alerts     map[string]int32
 	// kinds counts the events of each kind; acts with different texts are different.
 	kinds map[eventClass]int32
-	// marks are the first acts of a mutant in each process with each text, and texts the first acts
-	// with each text.
+	// marks holds a mutant's first act with each text in each process, texts the first act with each text in
+	// any.
 	marks map[string][]int32
 	texts map[string]int32
 }
@@ -76,7 +76,7 @@ func newGraph(r *Run, n int) *graph {
 	return g
 }
 
-// eventClass is that in which events count as the same.
+// eventClass holds the fields in which events of one class agree.
 type eventClass struct {
 	kind   history.Kind
 	from   execution.Status
@@ -93,7 +93,7 @@ func classOf(e *history.Event) eventClass {
 	return u
 }
 
-// addEvent finds the edges of the next event.
+// addEvent adds the next event with its edges.
 func (g *graph) addEvent(i int32) {
 	e := &g.r.Events[i]
 	g.kinds[classOf(e)]++
@@ -103,7 +103,7 @@ func (g *graph) addEvent(i int32) {
 		}
 	}
 	if isHidden(e) {
-		return // it passes on what it follows
+		return // its edges are passed through
 	}
 	g.linkSubjects(i, e)
 	if e.Kind == history.MutantActed {
@@ -120,7 +120,7 @@ func (g *graph) addEvent(i int32) {
 	}
 }
 
-// linkSubjects finds the edges of an event to what has happened to the same things.
+// linkSubjects adds the edges of an event to earlier events of the same subjects.
 func (g *graph) linkSubjects(i int32, e *history.Event) {
 	if e.Execution != 0 {
 		to, known := g.rows[e.Execution]
@@ -163,8 +163,8 @@ func (g *graph) linkSubjects(i int32, e *history.Event) {
 	g.recordLatest(i, e)
 }
 
-// noteMutantAct notes that a mutant acted. A process says so once for each text, and again only after a
-// while, so the first time stands for all.
+// noteMutantAct records that a mutant acted. A process logs each text once, and repeats it only after a
+// while, so the first act represents all.
 func (g *graph) noteMutantAct(i int32, e *history.Event) {
 	to, known := g.texts[e.Text]
 	g.addEdge(i, to, known, acted)
@@ -180,7 +180,7 @@ func (g *graph) noteMutantAct(i int32, e *history.Event) {
 	g.marks[e.Process] = append(g.marks[e.Process], i)
 }
 
-// recordLatest makes an event the last one of its subjects.
+// recordLatest makes an event the latest one of its subjects.
 func (g *graph) recordLatest(i int32, e *history.Event) {
 	if e.Queue != "" && !isFault(e.Kind) {
 		g.queues[e.Queue] = i
@@ -209,8 +209,8 @@ func (g *graph) addEdge(from, to int32, known bool, why relation) {
 	}
 }
 
-// isHidden says that an event is not shown among causes: what the core wrote about itself, and what
-// stands in another event, too. The past goes through them.
+// isHidden reports whether an event is not shown among causes: log lines of the core, and events that repeat
+// another one. Paths through hidden events still count.
 func isHidden(e *history.Event) bool {
 	k := e.Kind
 	return k.ForReaders() && k != history.MutantActed && k != history.ToldGone && k != history.EndAsked
