@@ -14,7 +14,7 @@ type Side struct {
 	Verdict  Verdict
 	Runs     int
 	Outcomes [execution.Statuses]int64
-	// Sometimes lists the situations that were reached, sorted.
+	// Sometimes lists the reached situations, sorted.
 	Sometimes []string
 	// Detection is the duration of the slowest detection of each kind, on the scenario's own time
 	// scale.
@@ -48,7 +48,7 @@ func sideOf(s *Scenario, scale float64) Side {
 	return Side{Verdict: s.Verdict, Runs: s.Seeds, Outcomes: s.Chains, Sometimes: slices.Sorted(maps.Keys(s.Sometimes)), Detection: d}
 }
 
-// Completed is the share of the executions that completed, in percent.
+// Completed returns the percentage of executions that completed, rounded; 0 without executions.
 func (s Side) Completed() int {
 	var all int64
 	for _, n := range s.Outcomes {

@@ -33,12 +33,12 @@ func TestCauseOmitsNumbersAndNames(t *testing.T) {
 	}
 }
 
-// Two ways to miss one expectation are two causes, and one way is one, whatever the numbers are.
+// Each way to miss an expectation is one cause, whatever the numbers.
 func TestUnmetExpectationCauseNamesCommonestEnding(t *testing.T) {
 	cause := func(found int, how string) string {
 		v := Violation{Name: Expectation, Message: fmt.Sprintf("%d of 42 rows ended as failed; the scenario expects failed: 0\n%s", found, how)}
 		if want := "rows ended as failed; the scenario expects failed: 0"; v.Expects() != want {
-			t.Errorf("it expects %q, want %q", v.Expects(), want)
+			t.Errorf("the violation expects %q, want %q", v.Expects(), want)
 		}
 		return v.Cause().Text
 	}
@@ -51,8 +51,8 @@ func TestUnmetExpectationCauseNamesCommonestEnding(t *testing.T) {
 	}
 }
 
-// A rule's first few violations may all have one cause. The counts have the others too, and depend
-// neither on the order of the runs nor on shares, even beyond the limits.
+// A rule's first few violations may all have one cause, but every cause is counted. Counts don't depend on
+// the order of runs or on shares, even beyond the limits.
 func TestCauseCountsIgnoreRunOrder(t *testing.T) {
 	runs := make([]*Run, 3*keptSeeds)
 	for i := range runs {

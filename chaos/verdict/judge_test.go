@@ -12,7 +12,7 @@ import (
 	"handoff/core/execution"
 )
 
-// goodRun is a run of a sweep that passes.
+// goodRun returns a run of a passing sweep.
 func goodRun(seed uint64) *verdict.Run {
 	return &verdict.Run{
 		Scenario: "s", Seed: seed, Faults: []verdict.FaultCount{{Fault: "crash w", Planned: 1, Fired: 1, Touched: 1}},
@@ -25,7 +25,7 @@ func want(seeds int) verdict.Want {
 	return verdict.Want{Seeds: seeds, Sometimes: []string{"parked"}, Texts: []string{"boom"}, Faults: true}
 }
 
-// judgedScenario is the judgement of n good runs, each changed by change.
+// judgedScenario returns the judged result of n good runs, each modified by change.
 func judgedScenario(n int, change func(*verdict.Run)) *verdict.Scenario {
 	s := verdict.NewScenario(verdict.Scenario{Name: "s"}, want(n))
 	for seed := range n {
@@ -250,7 +250,7 @@ func TestSituationsHaveUniqueNamesAndDescriptions(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, s := range verdict.Situations() {
 		if s.Name == "" || s.About == "" || seen[s.Name] {
-			t.Errorf("%+v is not told from others", s)
+			t.Errorf("%+v lacks a name or a description, or repeats a name", s)
 		}
 		seen[s.Name] = true
 	}

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Merge adds the result of another share of the same sweep. Judge then says the same as for one
-// result with the runs of both. Shares may be merged in any order. The error names a setting that
-// both must share and in which they differ; s is then unchanged.
+// Merge adds the result of another share of the same sweep. Judge then reaches the same verdict as for one
+// result with all runs. Shares may be merged in any order. The error names a setting that differs and must
+// not; s is then unchanged.
 func (s *Scenario) Merge(o *Scenario) error {
 	if err := s.checkMergeable(o); err != nil {
 		return err
 	}
-	// This compares with the counts before the merge, so it comes first.
+	// This needs the counts before the merge, so it comes first.
 	s.mergeFailures(o)
 	s.mergeGaveUp(o)
 	if o.Seeds > 0 && (s.Seeds == 0 || o.FirstSeed < s.FirstSeed) {
@@ -47,7 +47,7 @@ func (s *Scenario) Merge(o *Scenario) error {
 	return nil
 }
 
-// checkMergeable says why two results can't be added; nil if they can.
+// checkMergeable returns an error if two results differ in a setting that shares must have in common.
 func (s *Scenario) checkMergeable(o *Scenario) error {
 	a, b := s.tally.Want, o.tally.Want
 	for _, f := range []struct {
@@ -118,8 +118,8 @@ func addCounts(into, other map[string]int) map[string]int {
 	return into
 }
 
-// Merge adds another share: its scenarios, which must be the same in the same order, and its other
-// results. Whole judges the sum. After an error s is unusable.
+// Merge adds another share with the same scenarios in the same order. Whole judges the sum. After an error, s
+// is unusable.
 func (s *Sweep) Merge(o *Sweep) error {
 	switch {
 	case len(s.Scenarios) != len(o.Scenarios):
@@ -147,9 +147,8 @@ func (s *Sweep) Merge(o *Sweep) error {
 	return err
 }
 
-// Whole judges a sweep that was put together from its shares. seeds is the requested number of
-// seeds of each scenario, varied that of each varied scenario. missing names the missing shares;
-// empty for none.
+// Whole judges a sweep merged from its shares. seeds is the requested number of seeds for each scenario,
+// varied that for each varied scenario. missing names the missing shares; empty for none.
 func (s *Sweep) Whole(seeds, varied int, missing string) {
 	for _, sc := range s.Scenarios {
 		sc.tally.Want.Seeds, sc.tally.Want.Share = seeds, false
@@ -164,8 +163,8 @@ func (s *Sweep) Whole(seeds, varied int, missing string) {
 	s.Judge()
 }
 
-// mergeShare adds the pairs of another share. A share that was interrupted early has no matrix, and then
-// the sum has none.
+// mergeShare adds the pairs of another share. The sum has no matrix if a share lacks one because it was
+// interrupted early.
 func (m *Matrix) mergeShare(o *Matrix) (*Matrix, error) {
 	if m == nil || o == nil {
 		return nil, nil
@@ -178,14 +177,14 @@ func (m *Matrix) mergeShare(o *Matrix) (*Matrix, error) {
 			return nil, fmt.Errorf("the tables of mutants have different scenarios")
 		}
 		for j := range m.Runs[i] {
-			m.Runs[i][j] = max(m.Runs[i][j], o.Runs[i][j]) // each pair was run in one share only
+			m.Runs[i][j] = max(m.Runs[i][j], o.Runs[i][j]) // only one share ran each pair
 		}
 	}
 	return m, nil
 }
 
-// Stored is a Scenario as it is stored in files: with the tally for Judge, but without Wall, Causes
-// and the verdict.
+// Stored is a Scenario in the form for files: with the tally for Judge, but without Wall, the verdict, and
+// each violation's Missed, Causes and Past.
 type Stored struct {
 	Scenario Scenario `json:"result"`
 	Tally    tally    `json:"tally"`
@@ -194,7 +193,7 @@ type Stored struct {
 // Store returns the form of a result for files.
 func (s *Scenario) Store() Stored { return Stored{*s, s.tally} }
 
-// Restore is the inverse of Store. It refuses values that no run can produce.
+// Restore is the inverse of Store. It returns an error for values that no run can produce.
 func (st Stored) Restore() (*Scenario, error) {
 	s := st.Scenario
 	s.tally = st.Tally

@@ -55,11 +55,11 @@ func fillFields(v reflect.Value, n int) {
 	}
 }
 
-// judgedOnly are the fields that Judge sets from all others.
+// judgedOnly lists the fields that Judge derives from all others.
 var judgedOnly = []string{"Verdict", "Why"} //nolint:gochecknoglobals // a constant list
 
-// filledScenario is a result without zero fields. The fields that two shares must have in common are the
-// same for every n.
+// filledScenario returns a result without zero fields. Fields that shares must have in common are the same
+// for every n.
 func filledScenario(n int) *Scenario {
 	s := new(Scenario)
 	fillFields(reflect.ValueOf(s).Elem(), n)
@@ -75,7 +75,7 @@ func filledScenario(n int) *Scenario {
 	return s
 }
 
-// mergeOutcome is the result of a merge in a comparable form.
+// mergeOutcome returns the result of a merge in a comparable form.
 func mergeOutcome(s *Scenario, err error) string {
 	text, bad := json.Marshal(s.Store())
 	return fmt.Sprint(string(text), s.Wall, err, bad)
@@ -145,8 +145,7 @@ func TestMergeCoversEverySweepField(t *testing.T) {
 	}
 }
 
-// hiddenFields lists the fields that a file would not contain: unexported ones of types that don't
-// marshal themselves.
+// hiddenFields lists the fields that a file would omit: unexported fields of types without MarshalJSON.
 func hiddenFields(of reflect.Type, path string) (list []string) {
 	switch of.Kind() {
 	case reflect.Slice, reflect.Array, reflect.Pointer:
@@ -209,17 +208,17 @@ func TestRestoreRejectsImpossibleResults(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string]func(*Scenario){
-		"fewer than no seeds":       func(s *Scenario) { s.Seeds = -1 },
-		"fewer than no faults":      func(s *Scenario) { s.Faults = []FaultCount{{Fired: -1}} },
-		"more failures than runs":   func(s *Scenario) { s.Failing = 2 },
-		"a failure of nothing":      func(s *Scenario) { s.Violations = nil },
-		"no failure of a violation": func(s *Scenario) { s.Failing = 0 },
-		"more seeds than failures":  func(s *Scenario) { s.FailedSeeds = []uint64{1, 2} },
-		"causes without end":        func(s *Scenario) { s.Causes = make([]Cause, keptCauses+1) },
-		"causes out of order":       func(s *Scenario) { s.Causes = []Cause{{Rule: "b"}, {Rule: "a"}} },
-		"violations without end":    func(s *Scenario) { s.Violations = make([]Violation, 6) },
-		"a rule of nothing":         func(s *Scenario) { s.tally.Broken["x"] = nil },
-		"a violation of no rule":    func(s *Scenario) { s.Violations[0].Invariant = 4 },
+		"negative seeds":                  func(s *Scenario) { s.Seeds = -1 },
+		"negative faults":                 func(s *Scenario) { s.Faults = []FaultCount{{Fired: -1}} },
+		"more failures than runs":         func(s *Scenario) { s.Failing = 2 },
+		"failure without violation":       func(s *Scenario) { s.Violations = nil },
+		"violation without failure":       func(s *Scenario) { s.Failing = 0 },
+		"more failed seeds than failures": func(s *Scenario) { s.FailedSeeds = []uint64{1, 2} },
+		"too many causes":                 func(s *Scenario) { s.Causes = make([]Cause, keptCauses+1) },
+		"causes out of order":             func(s *Scenario) { s.Causes = []Cause{{Rule: "b"}, {Rule: "a"}} },
+		"too many violations":             func(s *Scenario) { s.Violations = make([]Violation, 6) },
+		"rule without counts":             func(s *Scenario) { s.tally.Broken["x"] = nil },
+		"violation without rule":          func(s *Scenario) { s.Violations[0].Invariant = 4 },
 	} {
 		s := good()
 		change(s)

@@ -2,16 +2,16 @@ package verdict
 
 import "fmt"
 
-// Near is how near runs came to a situation that they did not reach. It counts events that had all
-// of the situation but its last condition.
+// Near measures how near runs came to a situation that they did not reach. It counts events that lacked only
+// the situation's last condition.
 type Near struct {
-	// Times is how many such events there were, and Runs in how many runs.
+	// Times is the number of such events, and Runs the number of runs with such events.
 	Times, Runs int
 	// Seed is the smallest seed of these runs.
 	Seed uint64
 }
 
-// combinedWith adds what other runs say.
+// combinedWith returns the sum with the counts of other runs.
 func (n Near) combinedWith(o Near) Near {
 	switch {
 	case n.Runs == 0:
@@ -22,7 +22,7 @@ func (n Near) combinedWith(o Near) Near {
 	return Near{Times: n.Times + o.Times, Runs: n.Runs + o.Runs, Seed: min(n.Seed, o.Seed)}
 }
 
-// addNear adds what a run says of the situations that the scenario expects.
+// addNear adds a run's near misses of the situations that the scenario expects.
 func (s *Scenario) addNear(r *Run) {
 	for _, name := range s.tally.Want.Sometimes {
 		if n := r.Near[name]; n > 0 {
@@ -34,7 +34,7 @@ func (s *Scenario) addNear(r *Run) {
 	}
 }
 
-// mergeNear adds what another share says.
+// mergeNear adds another share's near misses.
 func (s *Scenario) mergeNear(o *Scenario) {
 	for _, name := range s.tally.Want.Sometimes {
 		if n, came := o.Near[name]; came {
@@ -46,8 +46,7 @@ func (s *Scenario) mergeNear(o *Scenario) {
 	}
 }
 
-// Unreached lists the situations that the scenario expects and no run reached, in the scenario's
-// order.
+// Unreached lists the expected situations that no run reached, in the scenario's order.
 func (s *Scenario) Unreached() (names []string) {
 	for _, name := range s.tally.Want.Sometimes {
 		if s.Sometimes[name] == 0 {
@@ -57,7 +56,7 @@ func (s *Scenario) Unreached() (names []string) {
 	return names
 }
 
-// Nearness says what a situation is and how near the runs came to it.
+// Nearness describes, in a sentence, how near the runs came to a situation.
 func (s *Scenario) Nearness(name string) string {
 	for _, of := range situationTable() {
 		if of.Name != name {
@@ -76,7 +75,7 @@ func (s *Scenario) Nearness(name string) string {
 	return ""
 }
 
-// Near returns how often each situation that was not reached lacked only its last condition.
+// Near returns, for each situation that was not reached, how often only its last condition was missing.
 func (p *Probes) Near() map[string]int {
 	var near map[string]int
 	for i, s := range situationTable() {

@@ -7,7 +7,7 @@ import (
 	"handoff/core/execution"
 )
 
-// Whatever counts as near has words for it, and words are only there for what can come near.
+// A situation has a description of its near miss exactly if it can be missed narrowly.
 func TestNearMissSituationsDescribeTheirConditions(t *testing.T) {
 	near, hit := map[string]bool{}, map[string]bool{}
 	kinds := []history.Kind{
@@ -46,7 +46,7 @@ func TestNearMissSituationsDescribeTheirConditions(t *testing.T) {
 	}
 }
 
-// One slot that nobody had waited for, and a cancellation while it is held.
+// A slot is taken without any waiting execution, and a cancellation comes while it is held.
 func TestProbesCountNearMisses(t *testing.T) {
 	p := NewProbes(0)
 	p.Observe(&history.Event{Kind: history.ActionDefined, Action: "a", Count: 2})
@@ -57,6 +57,6 @@ func TestProbesCountNearMisses(t *testing.T) {
 		t.Errorf("near: %v", near)
 	}
 	if _, reached := near["cancelled_pending_retry"]; reached || near["parked"] != 0 {
-		t.Errorf("a situation that was reached, or never looked at, counts as near: %v", near)
+		t.Errorf("a situation that was reached, or never possible, counts as near: %v", near)
 	}
 }

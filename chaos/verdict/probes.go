@@ -10,34 +10,34 @@ import (
 	"handoff/core/execution"
 )
 
-// Probes counts the situations that a scenario may name under `sometimes`, because a sweep that
-// never reaches its situation proves nothing. It implements history.Sink.
+// Probes counts the situations that a scenario may name under `sometimes`. A sweep that never reaches its
+// situation proves nothing. It implements history.Sink.
 type Probes struct {
 	hits [probeCount]int
-	// near counts the events that had all of a situation but the last condition.
+	// near counts the events that lacked only a situation's last condition.
 	near  [probeCount]int
 	names map[execution.WorkerID]bool
-	// seen holds, for each message, the queues in which it still is and from which it was
-	// delivered; spared holds empty lists to use again.
+	// seen holds, for each message, the queues that still contain it and have delivered it. spared holds
+	// empty lists for reuse.
 	seen    dense.Table[uint64, []string]
 	spared  [][]string
 	drained map[execution.Incarnation]bool
-	// failing are the incarnations whose last runs failed and blame the worker.
+	// failing holds the incarnations whose latest health report counts failures of the worker.
 	failing map[execution.Incarnation]bool
 	// dispatches counts deliveries and publishes of each execution's dispatches.
 	dispatches dense.Table[execution.ID, []dispatchTally]
 	slots      slotProbes
-	// patience is the age from which only a reconciler handles the end of an execution.
+	// patience is the age of an execution's end from which only a reconciler handles it.
 	patience time.Duration
 }
 
-// dispatchTally is how often a dispatch was delivered and published.
+// dispatchTally counts the deliveries and publishes of a dispatch.
 type dispatchTally struct {
 	epoch                execution.Epoch
 	delivered, published int32
 }
 
-// tallyOf returns the counts of one dispatch. It is valid until the next call.
+// tallyOf returns the counts of an event's dispatch. The pointer is valid until the next call.
 func (p *Probes) tallyOf(e *history.Event) *dispatchTally {
 	all := p.dispatches.Make(e.Execution)
 	for i := range *all {
@@ -53,8 +53,8 @@ func (p *Probes) tallyOf(e *history.Event) *dispatchTally {
 type Situation struct {
 	Name  string
 	About string
-	// event is what a probe looks for, and missing is the last condition, which is not met where the
-	// event does not count. Both are empty for a situation that is one event.
+	// event is the event that a probe looks for, and missing the last condition that it must meet. Both are
+	// empty for a situation that is a single event.
 	event, missing string
 }
 
@@ -117,8 +117,8 @@ const (
 	probeCount
 )
 
-// situationTable lists every situation with the event and the condition by which Probes.Observe finds it.
-// A situation that is one event has neither.
+// situationTable lists every situation with the event and the condition by which Probes.Observe detects it. A
+// situation that is a single event has neither.
 func situationTable() [probeCount]Situation {
 	const (
 		cancelled = "an execution was cancelled"
@@ -181,7 +181,7 @@ func situationTable() [probeCount]Situation {
 	}
 }
 
-// NewProbes returns probes that have seen no event. patience is executor.reconcile_interval.
+// NewProbes returns probes without events. patience is executor.reconcile_interval.
 func NewProbes(patience time.Duration) *Probes {
 	return &Probes{
 		names: make(map[execution.WorkerID]bool), drained: make(map[execution.Incarnation]bool),
@@ -190,7 +190,7 @@ func NewProbes(patience time.Duration) *Probes {
 	}
 }
 
-// Hits returns how often each situation was reached, without those never reached.
+// Hits returns how often each situation was reached. It omits situations that were never reached.
 func (p *Probes) Hits() map[string]int {
 	hits := make(map[string]int)
 	for i, s := range situationTable() {
@@ -297,7 +297,7 @@ func (p *Probes) observeMessage(e *history.Event) {
 	}
 }
 
-// recordDelivery notes a delivery and says whether the message was delivered from that queue before.
+// recordDelivery records a delivery and reports whether the message was delivered from that queue before.
 func (p *Probes) recordDelivery(e *history.Event) bool {
 	queues := p.seen.Get(e.Message)
 	if slices.Contains(queues, e.Queue) {
@@ -367,9 +367,9 @@ func (p *Probes) observeCancellation(e *history.Event) {
 	}
 }
 
-// slotProbes knows which executions may be waiting for a concurrency slot.
+// slotProbes tracks which executions may be waiting for a concurrency slot.
 type slotProbes struct {
-	// newest is the execution that was created last.
+	// newest is the most recently created execution.
 	newest execution.ID
 	uses   map[string]*slotUse
 }
@@ -382,7 +382,8 @@ type slotUse struct {
 	waiting execution.ID
 }
 
-// observeSlot says whether a slot was given to an execution that existed before the slot became free.
+// observeSlot reports whether the last free slot went to an execution that existed before the slot became
+// free.
 func (s *slotProbes) observeSlot(e *history.Event) (passedOn bool) {
 	if s.uses == nil {
 		s.uses = make(map[string]*slotUse)
@@ -405,7 +406,7 @@ func (s *slotProbes) observeSlot(e *history.Event) (passedOn bool) {
 	return passedOn
 }
 
-// allSlotsHeld says that all slots of an action are held.
+// allSlotsHeld reports whether all slots of an action are held.
 func (s *slotProbes) allSlotsHeld(action string) bool {
 	u := s.uses[action]
 	return u != nil && u.limit > 0 && u.held >= u.limit

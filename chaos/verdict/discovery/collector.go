@@ -18,24 +18,23 @@ import (
 // Collector collects the distinct situations of one run. It implements history.Sink, changes no
 // event, and spends time only on transitions and faults.
 //
-// A situation is one transition of an execution, regardless of the execution and the time: the
-// status before and after, the reason, the epoch after it (7 stands for 7 and more), the change of
-// the epoch (0, 1, or anything else, which no lawful transition makes), and the kinds of the faults
-// on the execution's path. A fault is on the path if it lasted at some moment since the execution's
-// previous transition, or since its creation, and struck
+// A situation is one transition of an execution, regardless of the execution and the time: the status before
+// and after, the reason, the epoch after it (7 stands for 7 and more), the change of the epoch (0, 1, or
+// anything else, which no lawful transition makes), and the kinds of the faults on the execution's path. A
+// fault is on the path if it lasted at some time since the execution's previous transition or its creation,
+// and struck
 //
 //   - the process that wrote this transition or the previous one,
-//   - the worker that the transition names, which is the owner before a take-back and after any
-//     other transition,
+//   - the worker that the transition names, which is the owner before a reclaim and after any other
+//     transition,
 //   - or something that every execution needs: a server, a queue of the executors, a type of
 //     messages.
 //
-// Several faults of one kind count as one. A fault that is over counts until the next transition,
-// because its consequence is often written after its end: a lease that ran out while the worker was
-// away.
+// Several faults of one kind count as one. A fault that has ended counts until the next transition, because
+// its consequence is often written later: a lease that expired while the worker was away.
 type Collector struct {
 	faults []startedFault
-	// kinds are the hashes of the kinds of faults so far; the index is the bit in a set.
+	// kinds holds the hashes of the kinds of faults so far. The index is the bit in a set.
 	kinds   []uint64
 	names   map[execution.WorkerID]string
 	last    dense.Table[execution.ID, previousTransition]
@@ -47,7 +46,7 @@ type Collector struct {
 type startedFault struct {
 	fault string
 	kind  int
-	// processes are its targets; none if it is on every path.
+	// processes holds its targets; nil if it is on every path.
 	processes   []string
 	from, until time.Duration
 	lasts       bool
@@ -59,13 +58,13 @@ type previousTransition struct {
 	writer string
 }
 
-// maxKinds limits the kinds of faults that are distinguished in one run; there are fewer.
+// maxKinds limits the kinds of faults that are distinguished in one run; actual runs have fewer.
 const maxKinds = 64
 
 // maxEpoch stands for itself and every larger epoch.
 const maxEpoch = 7
 
-// NewCollector returns a collector that has seen no event.
+// NewCollector returns a collector without events.
 func NewCollector() *Collector {
 	return &Collector{
 		names: make(map[execution.WorkerID]string), seen: make(map[uint64]struct{}),
@@ -108,7 +107,7 @@ func (c *Collector) recordFault(e *history.Event) {
 	c.faults = append(c.faults, f)
 }
 
-// isCommonTarget says that a fault with this target is on every path.
+// isCommonTarget reports whether a fault with this target is on every path.
 func isCommonTarget(target string) bool {
 	switch target {
 	case "", "broker", "database", "requested", "status_changed", "completed", "dead_letters":
@@ -141,8 +140,8 @@ func (s *startedFault) strikesAny(path ...string) bool {
 	return slices.ContainsFunc(path, func(name string) bool { return name != "" && slices.Contains(s.processes, name) })
 }
 
-// situationFingerprint is the number of a situation. It is made of the hashes of the kinds' names, because
-// two runs number the kinds of their faults differently.
+// situationFingerprint returns the number of a situation. It hashes the names of the fault kinds, because
+// runs number the kinds differently.
 func (c *Collector) situationFingerprint(e *history.Event, faults uint64) uint64 {
 	step := uint64(2)
 	if e.Epoch == e.OldEpoch || e.Epoch == e.OldEpoch+1 {
@@ -158,8 +157,8 @@ func (c *Collector) situationFingerprint(e *history.Event, faults uint64) uint64
 	return xxhash.Sum64(c.scratch[:])
 }
 
-// Situations returns the fingerprints of the distinct situations so far, ascending, at most Limit:
-// the smallest ones. The caller owns the slice.
+// Situations returns the fingerprints of the distinct situations so far, ascending; of more than Limit, the
+// smallest. The caller owns the slice.
 func (c *Collector) Situations() []uint64 {
 	all := make([]uint64, 0, len(c.seen))
 	for f := range c.seen {

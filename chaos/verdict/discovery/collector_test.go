@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// A story is the events of a run, a second apart.
+// A story holds the events of a run, a second apart.
 type story []history.Event
 
 func (s story) situations() []uint64 {
@@ -65,15 +65,15 @@ func TestSituationIsTransitionWithPathFaults(t *testing.T) {
 		{"another status", other(func(e *history.Event) { e.To = execution.Running }), nil},
 		{"another reason", other(func(e *history.Event) { e.Reason = execution.WorkerLost }), nil},
 		{"another epoch", other(func(e *history.Event) { e.Epoch, e.OldEpoch = 2, 2 }), nil},
-		{"another step of the epoch", other(func(e *history.Event) { e.OldEpoch = 0 }), nil},
+		{"another change of the epoch", other(func(e *history.Event) { e.OldEpoch = 0 }), nil},
 		{"a fault of the worker", story{registered(1, "w-1"), created(7), began("crash", "w-1"), dispatched(7, "e-1")}, crash},
 		{"a fault of the writer", story{registered(1, "w-1"), created(7), began("crash", "e-1"), dispatched(7, "e-1")}, crash},
-		{"a fault of several", story{registered(1, "w-1"), created(7), began("crash", "w-2,w-1"), dispatched(7, "e-1")}, crash},
+		{"a fault of several processes", story{registered(1, "w-1"), created(7), began("crash", "w-2,w-1"), dispatched(7, "e-1")}, crash},
 		{"the same fault twice", story{registered(1, "w-1"), created(7), began("crash", "w-1"), began("crash", "e-1"), dispatched(7, "e-1")}, crash},
 		{"a fault of a server", story{registered(1, "w-1"), created(7), began("crash", "broker"), dispatched(7, "e-1")}, crash},
 		{"a fault that ended since", story{registered(1, "w-1"), created(7), began("crash", "w-1"), ended("crash", "w-1"), dispatched(7, "e-1")}, crash},
 		{"a fault that ended before", story{registered(1, "w-1"), began("crash", "w-1"), ended("crash", "w-1"), created(7), dispatched(7, "e-1")}, plain},
-		{"a fault of somebody else", story{registered(1, "w-1"), created(7), began("crash", "w-2"), dispatched(7, "e-1")}, plain},
+		{"a fault of another process", story{registered(1, "w-1"), created(7), began("crash", "w-2"), dispatched(7, "e-1")}, plain},
 		{"another kind of fault", story{registered(1, "w-1"), created(7), began("pause", "w-1"), dispatched(7, "e-1")}, nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -94,7 +94,7 @@ func TestPreviousTransitionsWriterIsOnPath(t *testing.T) {
 	without := story{created(7), dispatched(7, "e-1"), back}.situations()
 	with := story{created(7), dispatched(7, "e-1"), began("crash", "e-1"), back}.situations()
 	if slices.Equal(with, without) {
-		t.Error("a crash of the executor that dispatched is not on the path of the take-back")
+		t.Error("a crash of the dispatching executor is not on the path of the reclaim")
 	}
 }
 

@@ -7,21 +7,20 @@ import (
 	"slices"
 )
 
-// Limit is the number of distinct situations that Counts distinguishes. Almost every scenario of
-// the library shows fewer than 300; everything-at-once, in which faults overlap in ever new sets,
-// shows 8,000 in 200 runs and continues to grow.
+// Limit is the number of distinct situations that Counts distinguishes. Almost every scenario of the library
+// shows fewer than 300. In everything-at-once, faults overlap in ever new sets: it shows 8,000 in 200 runs,
+// and the number keeps growing.
 const Limit = 16384
 
 // Counts counts, for every situation, the runs in which it was seen. Runs and counts may be added
 // in any order, and in parts that are merged later; the result is the same. The zero value is
 // empty.
 //
-// Beyond Limit, only the situations with the smallest fingerprints count. Once there are Limit
-// smaller ones, a situation can't count again, so every situation that counts has been counted from
-// the first run on.
+// Beyond Limit, only the situations with the smallest fingerprints count. A situation with Limit smaller ones
+// never counts later, so every situation that counts has been counted since the first run.
 type Counts struct {
 	runs int
-	// seen holds up to twice as many entries as count, so that it seldom has to be cut.
+	// seen holds up to 2*Limit entries, so that it is rarely cut.
 	seen map[uint64]int
 	// capped reports whether entries were cut.
 	capped bool
@@ -56,7 +55,7 @@ func (c *Counts) Merge(o *Counts) {
 	}
 }
 
-// cutToLimit keeps what counts.
+// cutToLimit keeps the Limit smallest fingerprints.
 func (c *Counts) cutToLimit() {
 	if len(c.seen) <= Limit {
 		return

@@ -32,7 +32,7 @@ func TestCountsIgnoreOrderAndSharding(t *testing.T) {
 			text, err := json.Marshal(parts[k])
 			var read Counts
 			if err != nil || json.Unmarshal(text, &read) != nil {
-				t.Fatalf("%s reads as %+v: %v", text, read, err)
+				t.Fatalf("%s is read as %+v: %v", text, read, err)
 			}
 			merged.Merge(&read)
 		}
@@ -61,7 +61,7 @@ func TestCountsBeyondLimitKeepSmallestFingerprints(t *testing.T) {
 	}
 	text, err := json.Marshal(one)
 	if again, _ := json.Marshal(two); err != nil || string(again) != string(text) || len(text) > 500_000 {
-		t.Errorf("in two parts the text is another one, or too long: %d bytes, %v", len(text), err)
+		t.Errorf("in two parts the text differs, or is too long: %d bytes, %v", len(text), err)
 	}
 	one.cutToLimit()
 	for f, n := range one.seen {

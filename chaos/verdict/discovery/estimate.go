@@ -13,9 +13,9 @@ const MinRuns = 10
 // Summary is the part of Counts that an estimate needs.
 type Summary struct {
 	Runs, Distinct int
-	// Once and Twice are how many situations were seen in exactly one run, and in two.
+	// Once and Twice are the numbers of situations seen in exactly one run, and in exactly two.
 	Once, Twice int
-	// Seen is the sum, over all situations, of the runs that saw each.
+	// Seen is the sum, over all situations, of the number of runs that saw each.
 	Seen int
 	// Capped reports whether there were more than Limit situations, so that every figure is a lower bound.
 	Capped bool

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// In a world of a hundred situations, each rarer than the one before, what twice the runs show is
-// predicted well on average.
+// With a hundred situations, each rarer than the one before, the prediction for twice the runs is good on
+// average.
 func TestMorePredictsNewSituations(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	run := func() (shown []uint64) {
@@ -37,7 +37,7 @@ func TestMorePredictsNewSituations(t *testing.T) {
 	}
 }
 
-// The figures come from the formulas, computed by hand: 5 runs, 4 situations in one run, 1 in two.
+// The expected figures were computed by hand for 5 runs, 4 situations in one run and 1 in two.
 func TestEstimatesMatchPublishedFormulas(t *testing.T) {
 	s := counted([]uint64{1, 2, 9}, []uint64{3, 9}, []uint64{5, 9}, []uint64{5, 9}, []uint64{7, 9}).Summary()
 	if want := (Summary{Runs: 5, Distinct: 6, Once: 4, Twice: 1, Seen: 11}); s != want {
