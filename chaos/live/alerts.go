@@ -20,8 +20,8 @@ import (
 // monitoring is the name of the scraper in the record of a run.
 const monitoring = "monitoring"
 
-// scraper asks the daemons for their figures at /metrics. It asks directly, not through the
-// daemons' links: the monitoring of a system is not part of what is broken.
+// scraper reads the daemons' metrics. It connects directly, not through the daemons' links, because
+// monitoring must not break with the system.
 type scraper struct {
 	w        *world
 	interval time.Duration
@@ -29,20 +29,19 @@ type scraper struct {
 	ctx      context.Context //nolint:containedctx // of the scrapes
 	end      context.CancelFunc
 
-	// The alerts take one sample at a time. missed counts the failed scrapes of processes that were
-	// up.
+	// The alerts take one sample at a time, so these need no lock. missed counts failed scrapes of running
+	// processes.
 	reader *scrape.Reader
 	missed int
 }
 
-// expectAlerts judges the alert rules if the scenario expects something of them. In all other runs
-// nothing scrapes.
+// expectAlerts sets up alert rules. Nothing is scraped unless the scenario expects something of them.
 func (w *world) expectAlerts(expected scenario.Alerts) {
 	interval := time.Duration(float64(telemetry.SampleInterval) * w.options.Scale)
 	s := &scraper{
 		w: w, interval: interval,
-		// Prometheus gives up after two thirds of its interval by default. A kept connection would
-		// be one more thing that a paused process can lose.
+		// Two thirds of the interval is Prometheus' default timeout. A kept connection would be one more
+		// thing that a paused process can lose.
 		client: &http.Client{Timeout: interval * 2 / 3, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 	s.ctx, s.end = context.WithCancel(w.ctx)
@@ -55,23 +54,23 @@ func (w *world) expectAlerts(expected scenario.Alerts) {
 	}
 }
 
-// stopAlerts ends the watch, and returns the number of failed scrapes of processes that were up.
+// stopAlerts stops scraping, and returns the number of failed scrapes of running processes.
 func (w *world) stopAlerts() (missed int) {
 	w.scraper.end()
 	w.alerts.Stop()
 	return w.scraper.missed
 }
 
-// scrapeAnswer is the answer of a process, or the reason why there was none.
+// scrapeAnswer is a process's page, or the error of the scrape.
 type scrapeAnswer struct {
 	process string
 	page    []byte
 	err     error
-	// due says that the process should have answered: it has run for an interval without a pause.
+	// due reports whether the process should have answered: it has run for an interval without a pause.
 	due bool
 }
 
-// collectAnswers asks every process and returns a function that passes the answers on.
+// collectAnswers scrapes every process and returns a function that records the answers.
 func (s *scraper) collectAnswers() (hand func()) {
 	processes := s.w.allProcesses()
 	answers := make([]scrapeAnswer, len(processes))
@@ -104,7 +103,7 @@ func (s *scraper) scrapeProcess(p *process) scrapeAnswer {
 
 var errNotRunning = errors.New("the process does not run")
 
-// fetchPage returns the page at an address.
+// fetchPage returns the body of a response with status 200.
 func fetchPage(ctx context.Context, client *http.Client, address string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
@@ -122,8 +121,8 @@ func fetchPage(ctx context.Context, client *http.Client, address string) ([]byte
 	return page, err
 }
 
-// recordAnswer passes an answer to the evaluator. It notes in the run's record if a process that was up
-// gave none.
+// recordAnswer passes an answer to the evaluator. It logs a missing answer of a running process in the run's
+// record.
 func (s *scraper) recordAnswer(from scrapeAnswer) {
 	if from.err == nil {
 		from.err = s.reader.Take(from.process, bytes.NewReader(from.page))

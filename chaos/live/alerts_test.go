@@ -15,7 +15,7 @@ import (
 	"handoff/core/telemetry/exporter"
 )
 
-// fixedProcess is a process that runs or doesn't.
+// fixedProcess is a process whose running state never changes.
 type fixedProcess struct {
 	cluster.Instance
 	running bool
@@ -23,7 +23,7 @@ type fixedProcess struct {
 
 func (f fixedProcess) Running() bool { return f.running }
 
-// watchedWorld is a world of one executor that answers at a server of the test, in real time.
+// watchedWorld returns a world of one executor, whose HTTP server is h, in real time.
 func watchedWorld(t *testing.T, running bool, h http.Handler) (*world, *process) {
 	t.Helper()
 	server := httptest.NewServer(h)
@@ -40,7 +40,7 @@ func watchedWorld(t *testing.T, running bool, h http.Handler) (*world, *process)
 	return w, p
 }
 
-// recordedStory returns the events and log lines of the run so far, without their times.
+// recordedStory returns the alerts and log lines of the run so far, without their times.
 func recordedStory(w *world) (story string) {
 	for _, item := range w.ownEvents() {
 		switch e := item.Event; e.Kind {
@@ -62,7 +62,7 @@ func TestScrapeReachesAlertRules(t *testing.T) {
 	figures.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
 	w.alerts.Sample()
 	if !w.alerts.Pending() {
-		t.Error("the run does not wait for the brake")
+		t.Error("no alert is pending although the brake holds")
 	}
 	if got := recordedStory(w); got != "+reaper_brake " {
 		t.Errorf("the record: %q", got)
@@ -71,7 +71,7 @@ func TestScrapeReachesAlertRules(t *testing.T) {
 		t.Errorf("%d scrapes were missed", missed)
 	}
 	if w.scraper.collectAnswers() != nil {
-		t.Error("somebody still asks")
+		t.Error("scraping continues after stopAlerts")
 	}
 }
 
@@ -85,11 +85,11 @@ func TestFailedScrapeIsRecorded(t *testing.T) {
 		spoil   func(*process)
 		want    string
 	}{
-		{"one that answers with an error", true, broken, nil, "scrape of executor-1 failed: http"},
-		{"one whose answer is no page", true, cut, nil, "scrape of executor-1 failed: reading metrics"},
-		{"one that does not run", false, broken, nil, ""},
-		{"one that was paused", true, broken, func(p *process) { p.pauses.Store(1) }, ""},
-		{"one that has just started", true, broken, func(p *process) { p.since = time.Now() }, ""},
+		{"process answers with an error", true, broken, nil, "scrape of executor-1 failed: http"},
+		{"answer is not a metrics page", true, cut, nil, "scrape of executor-1 failed: reading metrics"},
+		{"process is down", false, broken, nil, ""},
+		{"process was paused", true, broken, func(p *process) { p.pauses.Store(1) }, ""},
+		{"process has just started", true, broken, func(p *process) { p.since = time.Now() }, ""},
 	} {
 		w, p := watchedWorld(t, c.running, c.handler)
 		if c.spoil != nil {

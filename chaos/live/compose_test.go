@@ -17,7 +17,7 @@ import (
 
 const composeFile = "../../docker-compose.chaos.yaml"
 
-// brokenInContainers breaks a process, a link, messages and both servers.
+// brokenInContainers has faults of a process, a link, messages and both servers.
 const brokenInContainers = `name: broken-in-containers
 about: A worker is killed, another one cut off, messages are lost, and the servers restart.
 cluster:
@@ -41,8 +41,8 @@ expect:
   executions: {completed: ">= 50%", stuck: 0}
 `
 
-// TestContainersRunScenario: faults, evidence and judges are the same as for processes of this
-// machine, and nothing is left behind.
+// TestContainersRunScenario: faults, evidence and judges work as for processes of this machine, and nothing
+// is left behind.
 func TestContainersRunScenario(t *testing.T) {
 	engine := preparedEngine(t)
 	sandbox := openedSandbox(t)
@@ -91,8 +91,8 @@ func TestInterruptedRunRemovesContainers(t *testing.T) {
 	}
 }
 
-// preparedEngine finds the machine's engine and builds the daemons' image, or skips or fails the test
-// without an engine.
+// preparedEngine returns the machine's engine and builds the daemons' image. Without an engine, it skips or
+// fails the test.
 func preparedEngine(t *testing.T) *containers.Engine {
 	t.Helper()
 	if testing.Short() {

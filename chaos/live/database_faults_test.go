@@ -16,7 +16,7 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// databaseWorld is a world with only a database, prepared as for a run.
+// databaseWorld returns a world with only a database, prepared as for a run.
 func databaseWorld(t *testing.T) *world {
 	t.Helper()
 	set := servers.Own(t, servers.Options{Postgres: true})
@@ -30,10 +30,10 @@ func databaseWorld(t *testing.T) *world {
 		w.store.Close()
 		w.pool.Close()
 		if err := errors.Join(db.Drop(context.Background()), w.dropRole(context.Background())); err != nil {
-			t.Errorf("taking the database away: %v", err)
+			t.Errorf("dropping the database: %v", err)
 		}
 		if w.failReason() != "" {
-			t.Errorf("the world says: %s", w.failReason())
+			t.Errorf("the world failed: %s", w.failReason())
 		}
 	})
 	if err := w.prepareDatabase(t.Context()); err != nil {
@@ -59,7 +59,7 @@ func (w *world) daemonStore(t *testing.T, name string) (*postgres.Store, error) 
 	return s, err
 }
 
-// registerWorker makes the first writes of a worker.
+// registerWorker registers a worker.
 func registerWorker(t *testing.T, s *postgres.Store, name string) error {
 	t.Helper()
 	_, err := s.Register(t.Context(), store.Registration{
@@ -68,8 +68,7 @@ func registerWorker(t *testing.T, s *postgres.Store, name string) error {
 	return err
 }
 
-// checkRefused checks that the server has refused something with this SQLSTATE, as a transient
-// error.
+// checkRefused checks that the server refused something with this SQLSTATE, as a transient error.
 func checkRefused(t *testing.T, what string, err error, code string) {
 	t.Helper()
 	var said *pgconn.PgError
@@ -93,14 +92,14 @@ func (tc *touchCounter) Fail(err error) {
 	}
 }
 
-// injection is a fault injected by hand, with a function that returns its number of touches so far.
+// injection returns a fault for direct injection, and a function that returns its number of touches so far.
 func injection(t *testing.T) (x *fault.Injection, touched func() int) {
 	r := &touchCounter{t: t}
 	return &fault.Injection{Name: "database", Runner: r}, func() int { return r.count }
 }
 
-// On old and on new connections, clients can read but not write, and can write again when there is
-// room. The harness can write all the time.
+// On old and new connections, clients can read but not write until there is room again. The harness can
+// always write.
 func TestFullDatabaseAllowsReadsOnly(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
@@ -117,7 +116,7 @@ func TestFullDatabaseAllowsReadsOnly(t *testing.T) {
 	}
 	during, err := w.daemonStore(t, "during")
 	if err != nil {
-		t.Fatalf("a daemon that starts: %v", err)
+		t.Fatalf("a daemon that starts meanwhile: %v", err)
 	}
 	for name, s := range map[string]*postgres.Store{"before": before, "during": during} {
 		checkRefused(t, "a write through the pool from "+name, registerWorker(t, s, name), "53100")
@@ -144,8 +143,8 @@ func TestFullDatabaseAllowsReadsOnly(t *testing.T) {
 	}
 }
 
-// A daemon with a connection works on, and its evidence is written. A daemon that starts is refused
-// until the end. A fault that has refused no connection has touched nothing.
+// A connected daemon still works, and its evidence is written. A starting daemon is refused until the fault
+// ends. A fault that has refused no connection has touched nothing.
 func TestConnectionRefusalSparesExistingConnections(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
@@ -164,7 +163,7 @@ func TestConnectionRefusalSparesExistingConnections(t *testing.T) {
 	}
 	refuse(func() {})
 	if touched := touches(); touched != 0 {
-		t.Errorf("a fault in which nobody connected was touched %d times", touched)
+		t.Errorf("a fault without any new connection was touched %d times", touched)
 	}
 	refuse(func() {
 		if err := registerWorker(t, before, "before"); err != nil {
@@ -191,7 +190,7 @@ func TestConnectionRefusalSparesExistingConnections(t *testing.T) {
 	}
 }
 
-// The database knows a process by the harness's name, even a name with spaces, such as a twin's.
+// The database receives a process's name, even one with spaces, such as a twin's.
 func TestRewriteAddressPassesNameToDatabase(t *testing.T) {
 	address, err := rewriteAddress("postgres://a@127.0.0.1:1/x?sslmode=disable", "127.0.0.1:2", "shell-2 twin + 1")
 	if err != nil {
@@ -202,6 +201,6 @@ func TestRewriteAddressPassesNameToDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := c.RuntimeParams["application_name"]; got != "shell-2 twin + 1" {
-		t.Errorf("the name arrives as %q", got)
+		t.Errorf("the database receives the name %q", got)
 	}
 }

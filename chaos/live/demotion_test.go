@@ -2,8 +2,8 @@ package live
 
 import "testing"
 
-// A client connected before a demotion is refused its first write and then reaches the new primary.
-// A client that connects meanwhile can write. At the end no session of the old primary is left.
+// A client connected before a demotion has its first write refused and then reaches the new primary. A client
+// that connects meanwhile can write. At the end, no session of the old primary is left.
 func TestDemotedDatabaseIsAbandonedByClients(t *testing.T) {
 	w := databaseWorld(t)
 	before, err := w.daemonStore(t, "before")
@@ -38,7 +38,7 @@ func TestDemotedDatabaseIsAbandonedByClients(t *testing.T) {
 		t.Errorf("a write through a pool from before: %v", err)
 	}
 	if work, _ := before.Use(); work.Resets != 1 {
-		t.Errorf("the pool from before was thrown away %d times, want once", work.Resets)
+		t.Errorf("the pool from before was reset %d times, want once", work.Resets)
 	}
 	undo()
 	if touched := touches(); touched != 1 {

@@ -12,27 +12,27 @@ import (
 	"handoff/chaos/servers"
 )
 
-// environment runs the processes of one run's cluster and carries their links. Everything else of a
-// run is the same in all environments.
+// environment runs the processes of one run's cluster and their links. Everything else is the same in all
+// environments.
 type environment interface {
-	// newEndpoints returns an endpoint for each of the processes, in their order.
+	// newEndpoints returns an endpoint for each of the processes, in the same order.
 	newEndpoints(all ...*process) ([]endpoint, error)
-	// newLink makes a process's path to a server, and returns the address at which the process finds
-	// the server. A link to the executors leads to the process itself, which listens there.
+	// newLink makes a process's path to a server, and returns the server's address for the process. A link to
+	// the executors leads to the process itself, which listens there.
 	newLink(p *process, server string, at endpoint) (link, string, error)
-	// newDaemon makes the daemon of a process, with a program's arguments and variables.
+	// newDaemon makes the daemon of a process, with its program's arguments and variables.
 	newDaemon(p *process, at endpoint, args, env []string) (*cluster.Daemon, error)
-	// prepareLaunch is called after daemons were made, before they are launched.
+	// prepareLaunch is called after newDaemon and before the daemons are launched.
 	prepareLaunch() error
-	// isContained says that everything that a process has started ends with it.
+	// isContained reports whether everything that a process has started ends with it.
 	isContained() bool
 	close()
 }
 
 // endpoint is the address at which a process answers HTTP.
 type endpoint struct {
-	// listen is the address on which the process listens, upstream the address to which links lead,
-	// and reached the address at which the harness reaches the process.
+	// listen is the address on which the process listens, upstream the target of links to it, and reached its
+	// address for the harness.
 	listen, upstream, reached string
 	port                      int
 }
@@ -41,17 +41,17 @@ type endpoint struct {
 type link interface {
 	// Begin begins an effect on one direction; end ends it.
 	Begin(way netproxy.Direction, e netproxy.Effect) (end func())
-	// Down closes the link and its connections, as if the server were down. As many calls of Up open
-	// it again.
+	// Down closes the link and its connections, as if the server were down. The link reopens after as many
+	// calls of Up.
 	Down()
 	// Up reverses one call of Down.
 	Up() error
 }
 
-// fileName is a process's name in a form for files and containers.
+// fileName returns the process's name in a form for files and containers.
 func (p *process) fileName() string { return strings.ReplaceAll(p.name, " ", "-") }
 
-// programName is the name of the process's program.
+// programName returns the name of the process's program.
 func (p *process) programName() string {
 	if p.spec == nil {
 		return "executor"
@@ -59,7 +59,7 @@ func (p *process) programName() string {
 	return "worker"
 }
 
-// machine is the environment of processes on this machine, behind proxies in this process.
+// machine is the environment of processes on this machine, behind proxies of the harness's process.
 type machine struct{ w *world }
 
 func (m machine) newEndpoints(processes ...*process) ([]endpoint, error) {
@@ -93,8 +93,8 @@ func (m machine) newLink(p *process, server string, at endpoint) (link, string, 
 	return l, l.Address, nil
 }
 
-// brokerLink makes a process's link to the broker, which understands messages and listens on one of
-// this machine's addresses.
+// brokerLink makes a process's link to the broker, which decodes messages and listens on an address of this
+// machine.
 func (w *world) brokerLink(p *process, ip string) (*netproxy.Link, error) {
 	l, err := w.proxies.LinkOn(ip, w.label+"/"+p.name+"/"+fault.Broker, mustHost(w.mq.URL))
 	if err == nil {

@@ -15,12 +15,12 @@ import (
 	"handoff/chaos/servers"
 )
 
-// project is the environment of containers that docker compose creates, behind its toxiproxy.
+// project is the environment of containers made by docker compose, behind the compose file's toxiproxy.
 type project struct {
 	w     *world
 	stack *compose.Stack
 	links []*compose.Link
-	// made holds all processes; the last ones still wait for their containers.
+	// made holds all services. The last `waiting` of them have no container yet.
 	made    []*compose.Service
 	waiting int
 }
@@ -48,7 +48,7 @@ func (*project) newEndpoints(processes ...*process) ([]endpoint, error) {
 	return all, nil
 }
 
-// containerPort is the port on which a daemon listens in its container.
+// containerPort returns the port on which a daemon listens in its container.
 func (p *process) containerPort() int {
 	if p.spec == nil {
 		return executorPort
@@ -80,9 +80,9 @@ func (pr *project) newLink(p *process, server string, at endpoint) (link, string
 	return l, l.Address, nil
 }
 
-// brokerUpstream is the target of a process's link to the broker: the broker itself or, if a fault of the
-// scenario concerns messages, a proxy of this process on the way. Toxiproxy's container passes
-// bytes and doesn't understand messages.
+// brokerUpstream returns the target of a process's link to the broker: the broker or, if a fault of the
+// scenario concerns messages, a proxy in the harness's process. Toxiproxy passes bytes and doesn't decode
+// messages.
 func (pr *project) brokerUpstream(p *process) (string, error) {
 	w := pr.w
 	if !slices.ContainsFunc(w.scenario.Faults, func(f scenario.Fault) bool { return looksAtMessages(f.Kind) }) {
@@ -100,7 +100,7 @@ func (pr *project) brokerUpstream(p *process) (string, error) {
 	return net.JoinHostPort(host, port), err
 }
 
-// looksAtMessages says that a kind of fault examines messages to or from the broker.
+// looksAtMessages reports whether a kind of fault examines messages to or from the broker.
 func looksAtMessages(k *fault.Kind) bool {
 	return k.Needs(reflect.TypeFor[fault.Messages]()) || k.Needs(reflect.TypeFor[fault.Deafness]()) ||
 		k.Needs(reflect.TypeFor[fault.Queues]()) || k.Needs(reflect.TypeFor[fault.BrokerAlarm]())
@@ -125,10 +125,10 @@ func (pr *project) prepareLaunch() error {
 	return pr.stack.Create(pr.w.ctx, waiting)
 }
 
-// isContained is true: when the first process of a container ends, the kernel ends all others.
+// isContained returns true: when a container's first process ends, the kernel ends all others.
 func (*project) isContained() bool { return true }
 
-// close removes what the run has made. Anything that can't be removed goes with the stack.
+// close removes the run's containers and links. The stack removes whatever this can't.
 func (pr *project) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -14,18 +14,17 @@ import (
 	"handoff/core/broker"
 )
 
-// interceptor applies message faults to messages on their way into the broker. It sends a lost
-// message to a queue that keeps nothing, so it is routed and confirmed, as the publisher expects.
-// It sends a delayed message there too, and the harness publishes the message when the delay is
-// over.
+// interceptor applies message faults to messages on their way into the broker. It redirects a lost message to
+// a queue that keeps nothing, so the message is routed and confirmed, as the publisher expects. It redirects
+// a delayed message there too, and the harness publishes it after the delay.
 type interceptor struct {
 	w *world
 
 	mu     sync.Mutex
 	active []*interception
-	// overtaken are held back until the next message for the same queue has passed.
+	// overtaken holds messages that are held back until the next message for the same queue has passed.
 	overtaken []*delayedMessage
-	// late counts the messages that must still be published.
+	// late counts messages that the harness must still publish.
 	late int
 	conn *amqp.Connection
 	ch   *amqp.Channel
@@ -37,7 +36,7 @@ type interception struct {
 	fate func(messageType string) fault.Fate
 }
 
-// delayedMessage is a message that the harness holds.
+// delayedMessage is a message that the harness holds back.
 type delayedMessage struct {
 	message netproxy.Publish
 	release chan struct{}
@@ -57,7 +56,7 @@ func (in *interceptor) declareSink() error {
 	return nil
 }
 
-// openChannel opens the harness's own channel; t.mu is held.
+// openChannel opens the harness's own channel if it is closed. in.mu must be held.
 func (in *interceptor) openChannel() (err error) {
 	if in.ch != nil && !in.ch.IsClosed() {
 		return nil
@@ -81,8 +80,8 @@ func (in *interceptor) close() {
 	}
 }
 
-// withChannel runs do on the harness's channel. If the broker is down, it waits until the harness listens
-// to it again, because nothing would record an earlier publish.
+// withChannel runs do on the harness's channel. It waits while the broker is down and until the firehose is
+// read again, because nothing would record an earlier publish.
 func (in *interceptor) withChannel(do func(*amqp.Channel) error) error {
 	in.w.down.broker.Lock()
 	defer in.w.down.broker.Unlock()
@@ -94,7 +93,7 @@ func (in *interceptor) withChannel(do func(*amqp.Channel) error) error {
 	return do(in.ch)
 }
 
-// hasPending says that messages must still be published.
+// hasPending reports whether messages must still be published.
 func (in *interceptor) hasPending() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -122,13 +121,13 @@ func (in *interceptor) watchLink(l *netproxy.Link, p *process) {
 	})
 }
 
-// fate is what happens to one message.
+// fate holds the effects on one message: for each, the name of the fault, empty for none.
 type fate struct {
 	drop, corrupt, duplicate, delay, reorder string
 	by                                       time.Duration
 }
 
-// changeMessage gets every message on its way to the broker.
+// changeMessage applies the active faults to a message on its way to the broker.
 func (in *interceptor) changeMessage(m *netproxy.Publish) {
 	if m.Exchange != broker.ExchangeExecutions {
 		return
@@ -192,13 +191,13 @@ func (in *interceptor) applyFate(f *fate, m *netproxy.Publish) {
 	}
 }
 
-// noteInterception tells the firehose what it can no longer see in a message.
+// noteInterception notifies the firehose of an effect that it can't see in the message itself.
 func (in *interceptor) noteInterception(m *netproxy.Publish, what evidence.Interception, fault string) {
 	in.w.firehose.Intercepted(m.ID, m.Body, what, fault)
 }
 
-// publishLater makes the harness publish a message later: after a time or, if it is to be overtaken,
-// when the next message for the same queue has passed.
+// publishLater makes the harness publish a message after a time or, if it is to be overtaken, once the next
+// message for the same queue has passed.
 func (in *interceptor) publishLater(m netproxy.Publish, by time.Duration, overtaken bool) {
 	d := &delayedMessage{m, make(chan struct{})}
 	in.mu.Lock()
@@ -224,7 +223,7 @@ func (in *interceptor) publishLater(m netproxy.Publish, by time.Duration, overta
 	})
 }
 
-// publishCopy publishes a copy, as soon as the broker accepts it.
+// publishCopy publishes a message, and retries until the broker accepts it.
 func (in *interceptor) publishCopy(m *netproxy.Publish) {
 	for in.w.ctx.Err() == nil {
 		err := in.withChannel(func(ch *amqp.Channel) error {
@@ -243,7 +242,7 @@ func (in *interceptor) publishCopy(m *netproxy.Publish) {
 	}
 }
 
-// releaseOvertaken releases messages that wait to be overtaken by a message like m.
+// releaseOvertaken releases the first message that waits to be overtaken by a message like m.
 func (in *interceptor) releaseOvertaken(m *netproxy.Publish) {
 	if m.Exchange == "" {
 		return
@@ -259,7 +258,7 @@ func (in *interceptor) releaseOvertaken(m *netproxy.Publish) {
 	}
 }
 
-// releaseAll releases all messages; t.mu is held.
+// releaseAll releases all messages. in.mu must be held.
 func (in *interceptor) releaseAll() {
 	for _, d := range in.overtaken {
 		close(d.release)

@@ -9,7 +9,7 @@ import (
 	"handoff/chaos/live/evidence"
 )
 
-// startTrace turns on the broker's firehose and listens to it. The broker turns it off when it restarts.
+// startTrace turns on the broker's firehose and reads it. The broker turns it off when it restarts.
 func (w *world) startTrace(ctx context.Context) error {
 	if w.untraced {
 		return nil
@@ -21,10 +21,9 @@ func (w *world) startTrace(ctx context.Context) error {
 	return w.firehose.Listen(w.ctx, w.observeEvent)
 }
 
-// askDepths asks the queues themselves, because RabbitMQ's lists of quorum queues are some seconds
-// old. It counts ready and unacknowledged messages. It gives module, function and arguments by
-// name: the library under the quorum queues of RabbitMQ 4.3 accepts no function value, and that of
-// 3.10 accepts both.
+// askDepths queries the queues themselves, because RabbitMQ's lists of quorum queues are some seconds old. It
+// counts ready and unacknowledged messages. It passes module, function and arguments by name: the Raft
+// library of RabbitMQ 4.3 accepts no function value, and that of 3.10 accepts both.
 const askDepths = `[begin
 	{resource, _, _, N} = amqqueue:get_name(Q),
 	{N, case amqqueue:get_type(Q) of
@@ -35,8 +34,8 @@ end || Q <- rabbit_amqqueue:list(<<%q>>), amqqueue:is_durable(Q)].`
 
 var depthEntry = regexp.MustCompile(`\{<<"([^"]+)">>,\s*(\d+)\}`)
 
-// queueDepths counts the messages in each queue of the run. A queue that doesn't answer within
-// serverWithin is an error.
+// queueDepths counts the messages in each durable queue of the run. It fails if a queue doesn't answer within
+// serverWithin.
 func (w *world) queueDepths(ctx context.Context) (map[string]int, error) {
 	ctx, cancel := context.WithTimeout(ctx, serverWithin)
 	defer cancel()
