@@ -19,40 +19,40 @@ import (
 	"handoff/core/config"
 )
 
-// process is one daemon of the cluster, across its restarts.
+// process is one daemon of the cluster, across restarts.
 type process struct {
 	w      *world
 	name   string
 	spec   *scenario.Worker // nil for executors
 	daemon *cluster.Daemon
-	// witness reads what the shims of a worker's machine write.
+	// witness reads the journal of the shims on a worker's machine; nil for executors.
 	witness *evidence.Witness
-	// links are the links to the servers, by the names that scenarios use.
+	// links holds the links to the servers, by the names that scenarios use.
 	links map[string]link
 
 	mu       sync.Mutex
 	stopping bool
 	killing  bool
-	// since is when it last started.
+	// since is the time of its last start.
 	since time.Time
-	// deaf is the fault that holds back the broker's deliveries to it, nil for none.
+	// deaf is the fault that holds back the broker's deliveries to it; nil for none.
 	deaf atomic.Pointer[fault.Injection]
-	// blocked are the queues that it can't consume now, by name, each with its *fault.Injection.
+	// blocked maps queues that it can't consume now, by name, to a *fault.Injection.
 	blocked sync.Map
-	// binary is its own copy of the program, empty unless a fault makes the copy unusable.
+	// binary is the path of its own copy of the program; empty unless a fault makes the copy unusable.
 	binary string
 	sick   bool
-	// pauses counts the faults that have paused it.
+	// pauses counts the faults that pause it now.
 	pauses atomic.Int32
-	// superseded says that another process has taken its name, so it ends by itself.
+	// superseded reports whether another process has taken its name, so that it ends by itself.
 	superseded bool
-	// gone is the instance whose end was last noted.
+	// gone is the instance whose end was last recorded.
 	gone cluster.Instance
-	// ended is called at the next end of the process.
+	// ended is called at the next end of the process; nil for none.
 	ended func()
 }
 
-// makeProcesses makes the processes of the scenario's cluster.
+// makeProcesses adds the processes of the scenario's cluster.
 func (w *world) makeProcesses() error {
 	var all []*process
 	for _, name := range w.scenario.Cluster.ExecutorNames() {
@@ -65,8 +65,8 @@ func (w *world) makeProcesses() error {
 	return w.addProcesses(all...)
 }
 
-// addProcesses adds processes to the run and makes their endpoints, links and daemons. A worker's
-// name in the cluster is that of its spec; the process may have another name, as a twin has.
+// addProcesses adds processes to the run and makes their endpoints, links and daemons. A worker's name in the
+// cluster is that of its spec. The process of a twin has another name.
 func (w *world) addProcesses(all ...*process) error {
 	endpoints, err := w.environment.newEndpoints(all...)
 	if err != nil {
@@ -83,7 +83,7 @@ func (w *world) addProcesses(all ...*process) error {
 	return w.environment.prepareLaunch()
 }
 
-// makeParts makes the parts of the process, at an endpoint.
+// makeParts makes the links, the witness and the daemon of the process.
 func (p *process) makeParts(at endpoint) error {
 	w := p.w
 	p.links = make(map[string]link)
@@ -112,21 +112,21 @@ func (p *process) makeParts(at endpoint) error {
 	return err
 }
 
-// allProcesses returns the processes so far.
+// allProcesses returns the processes added so far.
 func (w *world) allProcesses() []*process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.processes
 }
 
-// followWitness passes on the shims' lines as they are written.
+// followWitness observes the shims' events as they are written.
 func (p *process) followWitness() {
 	if p.witness != nil {
 		go p.witness.Follow(p.w.ctx, p.w.observeEvent)
 	}
 }
 
-// liveActions is the number of live actions.
+// liveActions returns the number of running actions.
 func (w *world) liveActions() (n int) {
 	for _, p := range w.allProcesses() {
 		if p.witness != nil {
@@ -136,7 +136,8 @@ func (w *world) liveActions() (n int) {
 	return n
 }
 
-// daemonEnv is the daemon's environment: its configuration, and the servers behind its own links.
+// daemonEnv returns the daemon's environment variables: its configuration, and the servers' addresses behind
+// its own links.
 func (p *process) daemonEnv(at endpoint) ([]string, error) {
 	w := p.w
 	env := []string{"TMPDIR=" + w.folder, "HANDOFF_LOG_FORMAT=json"}
@@ -159,8 +160,7 @@ func (p *process) daemonEnv(at endpoint) ([]string, error) {
 		env = append(env, server.variable+"="+url)
 	}
 	if p.spec == nil && !config.Loopback(at.listen) {
-		// In its container it listens on every address; only 127.0.0.1 on this machine leads to its
-		// port.
+		// In its container it listens on every address, but only 127.0.0.1 of this machine leads to its port.
 		env = append(env, config.EnvName("api.insecure")+"=true")
 	}
 	c := w.config
@@ -174,8 +174,8 @@ func (p *process) daemonEnv(at endpoint) ([]string, error) {
 	return env, nil
 }
 
-// addLink makes the process's link to a server, by the name that scenarios use, and returns the
-// address.
+// addLink makes the process's link to a server, named as in scenarios, and returns the server's address
+// behind it.
 func (p *process) addLink(server string, at endpoint) (string, error) {
 	l, address, err := p.w.environment.newLink(p, server, at)
 	if err == nil {
@@ -184,7 +184,7 @@ func (p *process) addLink(server string, at endpoint) (string, error) {
 	return address, err
 }
 
-// findProcess returns a process by name, nil if there is none.
+// findProcess returns a process by name; nil for none.
 func (w *world) findProcess(name string) *process {
 	for _, p := range w.allProcesses() {
 		if p.name == name {
@@ -199,10 +199,10 @@ func (p *process) isAlive() bool {
 	return r != nil && r.Running()
 }
 
-// isActive says that the process is alive and not paused.
+// isActive reports whether the process is alive and not paused.
 func (p *process) isActive() bool { return p.isAlive() && p.pauses.Load() == 0 }
 
-// isActiveFor says that the process has been alive for this long and is not paused.
+// isActiveFor reports whether the process has been alive for at least d and is not paused.
 func (p *process) isActiveFor(d time.Duration) bool {
 	p.mu.Lock()
 	since := p.since
@@ -210,7 +210,7 @@ func (p *process) isActiveFor(d time.Duration) bool {
 	return p.isActive() && time.Since(since) >= d
 }
 
-// start starts or restarts the process, and returns without waiting until it is ready.
+// start starts or restarts the process, without waiting until it is ready.
 func (p *process) start() error {
 	if p.isAlive() {
 		return nil
@@ -231,7 +231,7 @@ func (p *process) start() error {
 	return nil
 }
 
-// recordEnd notes how the process ended.
+// recordEnd records how the process ended. An end that nothing explains fails the run.
 func (p *process) recordEnd(running cluster.Instance) {
 	p.recordActionEnds()
 	p.mu.Lock()
@@ -253,16 +253,14 @@ func (p *process) recordEnd(running cluster.Instance) {
 	}
 }
 
-// recordActionEnds notes that everything that the process had started ended with it, if the environment is
-// contained.
+// recordActionEnds records that the process's actions ended with it, if the environment is contained.
 func (p *process) recordActionEnds() {
 	if p.witness != nil && p.w.environment.isContained() {
 		p.witness.Over(time.Now(), p.w.observeEvent)
 	}
 }
 
-// lastWords returns the last line of a log, which is usually the reason, followed by the end of the
-// log.
+// lastWords returns a log's last line, usually the reason of the end, followed by the end of the log.
 func lastWords(path string) string {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -273,7 +271,7 @@ func lastWords(path string) string {
 	return end[strings.LastIndexByte(end, '\n')+1:] + "\nits log ends with:\n" + end
 }
 
-// stopDaemons kills every process: the run is over and its evidence complete.
+// stopDaemons kills every process, and waits for the shims to end the actions.
 func (w *world) stopDaemons() {
 	w.cancel()
 	for _, p := range w.allProcesses() {
@@ -295,7 +293,7 @@ func (w *world) stopDaemons() {
 	}
 }
 
-// daemonLogs returns what the daemons logged.
+// daemonLogs returns the daemons' log lines.
 func (w *world) daemonLogs() []evidence.Item {
 	var all []evidence.Item
 	for _, p := range w.allProcesses() {

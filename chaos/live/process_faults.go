@@ -14,8 +14,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file holds the live world's faults of processes, their links and their machines
-// (fault.Live).
+// This file holds the live world's faults of processes, links and machines (fault.Live).
 
 var _ fault.Live = (*world)(nil)
 
@@ -133,7 +132,7 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 	}
 	out, in := netproxy.Out, netproxy.In
 	if end == fault.Executors {
-		out, in = in, out // on that link the worker is the listener
+		out, in = in, out // on that link, the worker listens
 	}
 	effect := netproxy.Effect{Touch: func() { x.Touch(fault.Touched{Process: process}) }}
 	switch {
@@ -158,7 +157,7 @@ func (w *world) Affect(x *fault.Injection, process, end string, way fault.Direct
 	return fault.InOrder(heal), nil
 }
 
-// drawDelays draws a delay for everything that passes.
+// drawDelays returns a function that draws a delay for each piece of data.
 func drawDelays(x *fault.Injection, s fault.Span) func() time.Duration {
 	return func() time.Duration { return x.Duration(s.Least, s.Most) }
 }
@@ -174,9 +173,9 @@ func (w *world) SlowDatabase(x *fault.Injection, adds fault.Span) (func(), error
 	return fault.InOrder(ends), nil
 }
 
-// HangDatabase implements fault.DatabaseHanging. Until the end, the proxies accept connections and
-// statements but pass nothing on in either direction. Statements that a daemon has given up by then
-// still arrive, late.
+// HangDatabase implements fault.DatabaseHanging. Until the end, the proxies accept connections and statements
+// but forward nothing in either direction. Statements that a daemon has abandoned meanwhile still arrive,
+// late.
 func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
 	var ends []func()
 	for _, p := range w.allProcesses() {
@@ -187,8 +186,8 @@ func (w *world) HangDatabase(x *fault.Injection) (func(), error) {
 	return fault.InOrder(ends), nil
 }
 
-// Deafen implements fault.Deafness: it holds back the broker's deliveries. Heartbeats of both kinds
-// go on, and so does everything that the worker sends, so the worker can't notice.
+// Deafen implements fault.Deafness: it holds back the broker's deliveries. Heartbeats of both kinds and
+// everything that the worker sends still pass, so the worker can't detect it.
 func (w *world) Deafen(x *fault.Injection) (func(), error) {
 	for _, name := range x.Targets {
 		w.findProcess(name).deaf.Store(x)
@@ -200,7 +199,7 @@ func (w *world) Deafen(x *fault.Injection) (func(), error) {
 	}, nil
 }
 
-// isDeaf says whether the process is deaf now.
+// isDeaf reports whether the process is deaf now, and if so, touches the fault.
 func (p *process) isDeaf() bool {
 	x := p.deaf.Load()
 	if x != nil {
@@ -262,7 +261,7 @@ func (w *world) Sicken(x *fault.Injection) (func(), error) {
 	return func() { x.Fail(set(false)) }, nil
 }
 
-// copyProgram copies a program; the copy runs in place of the original.
+// copyProgram copies a program to an executable file.
 func copyProgram(from, to string) error {
 	program, err := os.ReadFile(from)
 	if err != nil {
@@ -271,7 +270,7 @@ func copyProgram(from, to string) error {
 	return os.WriteFile(to, program, runnable)
 }
 
-// The modes of an executable program, and of one that not even root can execute.
+// The modes of an executable program, and of one that even root can't execute.
 const (
 	runnable    = 0o755
 	notRunnable = 0o644
@@ -287,7 +286,7 @@ func (p *process) setSick(sick bool) error {
 	return os.Chmod(p.binary, runnable)
 }
 
-// launchDaemon starts the daemon, even while its machine can't start actions.
+// launchDaemon starts the daemon, even while its copy of the program is not executable.
 func (p *process) launchDaemon() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -304,8 +303,8 @@ func (p *process) launchDaemon() error {
 	return err
 }
 
-// Cordon implements fault.Fleet, with the effect of the API. It can't operate on a worker that has
-// never registered.
+// Cordon implements fault.Fleet, with the effect of the API. It returns false for a worker that has never
+// registered.
 func (w *world) Cordon(x *fault.Injection, worker string, on, drain bool) bool {
 	if p := w.findProcess(worker); drain {
 		p.mu.Lock()

@@ -28,20 +28,18 @@ type Options struct {
 // Result is a run with its full record.
 type Result struct {
 	verdict.Record
-	// Stalls are the times when the machine stood still for long enough to be recorded.
+	// Stalls holds the machine's recorded stalls.
 	Stalls []Stall
-	// Noise says why the run gives no verdict on the product: the environment was too noisy; empty
-	// if it wasn't.
+	// Noise is the stall that makes the run worthless as a verdict on the product; empty for none.
 	Noise string
-	// Unscraped counts the failed scrapes of processes that were up; the record has each with its
-	// reason.
+	// Unscraped counts failed scrapes of running processes. The record has each with its reason.
 	Unscraped int
-	// Wall is the duration, without the start of the servers.
+	// Wall is the real duration, without the start of the servers.
 	Wall time.Duration
 }
 
-// Run runs a scenario once, under one profile. An error means that the environment failed to start
-// or that the evidence could not be read. It says nothing about the product.
+// Run runs a scenario once, under one profile. An error means that the environment failed to start or that
+// the evidence could not be read. It implies nothing about the product.
 func (sa *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profile, o Options) (*Result, error) {
 	began := time.Now()
 	scaled, err := s.Scaled(o.Scale, p)
@@ -65,7 +63,7 @@ func (sa *Sandbox) Run(ctx context.Context, s *scenario.Scenario, p config.Profi
 	return r, nil
 }
 
-// awaitRest waits until nothing is left to do, and returns whether that happened in time.
+// awaitRest waits until nothing is left to do, and reports whether that happened in time.
 func (w *world) awaitRest(ctx context.Context) bool {
 	rest := &run.Rest{
 		Clock: w.scenarioClock(), Linger: time.Duration(float64(run.Linger) * w.options.Scale), Workload: w.workload, Alerts: w.alerts,
@@ -81,8 +79,8 @@ func (w *world) awaitRest(ctx context.Context) bool {
 	return false
 }
 
-// unscaled is the time for everything that takes equally long at any time scale, in the worst case
-// of a run: several starts of a broker, and the return of all processes to it.
+// unscaled is the time for everything that takes equally long at any time scale. The worst case of a run is
+// several starts of a broker, after each of which all processes reconnect.
 const unscaled = 60 * time.Second
 
 // state implements run.State.
@@ -103,11 +101,11 @@ func (s state) Unfinished() bool {
 	return err != nil || open > 0
 }
 
-// Drained asks the broker whether every queue is empty. No fault affects the broker any more when
-// this is called, so several errors in a row end the run.
+// Drained reports whether every queue is empty, by the broker's answer. No fault affects the broker when this
+// is called, so several errors in a row end the run.
 func (s state) Drained() bool {
 	if s.w.hasSuspendedQueue() {
-		return false // a hanging queue does not answer
+		return false // a suspended queue does not answer
 	}
 	depths, err := s.w.queueDepths(s.ctx)
 	if s.w.unanswered.reachesLimit(err) {
@@ -125,14 +123,14 @@ func (s state) Drained() bool {
 	return true
 }
 
-// unansweredCount counts failed questions in a row.
+// unansweredCount counts consecutive failed queries.
 type unansweredCount int
 
-// mostUnanswered is the number of questions in a row that may fail. A queue whose leader has just
-// moved, or a node that has just started, answers one of the next questions.
+// mostUnanswered is the number of consecutive failed queries that ends a run. A queue whose leader has just
+// moved, or a node that has just started, answers one of the next queries.
 const mostUnanswered = 3
 
-// reachesLimit notes the result of a question, and says whether asking again is pointless.
+// reachesLimit counts the result of a query, and reports whether further queries are pointless.
 func (u *unansweredCount) reachesLimit(err error) bool {
 	if err == nil {
 		*u = 0
@@ -142,7 +140,7 @@ func (u *unansweredCount) reachesLimit(err error) bool {
 	return *u >= mostUnanswered
 }
 
-// concludeRun collects and judges the evidence.
+// concludeRun stops the system, then collects and judges the evidence.
 func (w *world) concludeRun(settled bool) (*Result, error) {
 	missed := w.stopAlerts()
 	if settled {
@@ -189,7 +187,7 @@ func (w *world) concludeRun(settled bool) (*Result, error) {
 	return r, nil
 }
 
-// collectEvidence reads all evidence and orders it.
+// collectEvidence reads all evidence and returns it as one history, with the final rows.
 func (w *world) collectEvidence() ([]history.Event, []execution.Execution, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

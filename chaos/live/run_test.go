@@ -5,8 +5,7 @@ import (
 	"testing"
 )
 
-// A broker that doesn't answer the harness soon ends the run, with the reason; one that was busy
-// for a moment doesn't.
+// A broker that doesn't answer several queries in a row ends the run. A shorter outage doesn't.
 func TestRunEndsAfterConsecutiveBrokerErrors(t *testing.T) {
 	wrong := errors.New("function_clause")
 	var u unansweredCount
@@ -15,7 +14,7 @@ func TestRunEndsAfterConsecutiveBrokerErrors(t *testing.T) {
 		ends bool
 	}{{wrong, false}, {wrong, false}, {nil, false}, {wrong, false}, {wrong, false}, {wrong, true}} {
 		if got := u.reachesLimit(c.err); got != c.ends {
-			t.Errorf("after question %d (%v): ends %v", i+1, c.err, got)
+			t.Errorf("after query %d (%v): ends %v", i+1, c.err, got)
 		}
 	}
 }

@@ -18,18 +18,17 @@ import (
 	"handoff/core/execution"
 )
 
-// This file is the soak: the daemons, links and faults of any live run, a load at the rate that the
-// machine sustains, and evidence that is judged as it comes and then discarded, so that a soak may
-// last for any time.
+// This file holds the soak: the daemons, links and faults of a live run under a load that the machine
+// sustains. Evidence is judged as it arrives and then discarded, so that a soak may last for any time.
 
 // SoakOptions configures a soak.
 type SoakOptions struct {
 	Plan *soak.Plan
-	// Scenario is the plan as a scenario.
+	// Scenario is the plan in the form of a scenario.
 	Scenario *scenario.Scenario
 	// Scale is the time scale of the scenario and its configuration.
 	Scale float64
-	// Rate is the rate of submissions, in executions per second; 0 finds the rate that the machine
+	// Rate is the rate of submissions, in executions per second; 0 to find the rate that the machine
 	// sustains.
 	Rate   float64
 	Mutant string
@@ -55,14 +54,14 @@ type soakRun struct {
 	sampler *sampler
 	plan    *planClock
 
-	// Only the judging task uses the rest.
+	// Only the judging task uses events, mostBehind and struck.
 	events     uint64
 	mostBehind time.Duration
-	// struck holds the faults that have begun.
+	// struck holds the faults that have begun, by name.
 	struck map[string]*startedFault
 
-	// phase is the present phase, for the progress; open and done are the ledger's figures, for the
-	// load.
+	// phase is the current phase, for the progress. open and done are the ledger's counts of open and ended
+	// executions, for the load.
 	phase      atomic.Pointer[string]
 	open, done atomic.Int64
 }
@@ -70,12 +69,12 @@ type soakRun struct {
 // startedFault is a fault that has begun.
 type startedFault struct {
 	from, to time.Duration
-	// ended is the number of executions that had ended by then.
+	// ended is the number of executions that had ended when the fault began.
 	ended int
 }
 
-// Soak runs and judges a soak. When ctx ends it stops submitting, ends gracefully and judges what
-// there is. An error means that it failed to start or that the evidence could not be read.
+// Soak runs and judges a soak. When ctx ends, it stops submitting, ends gracefully and judges the evidence so
+// far. An error means that it failed to start or that the evidence could not be read.
 func (sa *Sandbox) Soak(ctx context.Context, o SoakOptions) (*soak.Result, error) {
 	scaled, err := o.Scenario.Scaled(o.Scale, config.Hardened)
 	if err != nil {
@@ -118,9 +117,9 @@ func (sa *Sandbox) Soak(ctx context.Context, o SoakOptions) (*soak.Result, error
 	stop()
 	tasks.Wait()
 	if err := x.judgeWindow(context.WithoutCancel(ctx), true); err != nil {
-		// What broke the soak is often why the evidence can't be read.
+		// The failure that ended the soak is often why the evidence can't be read.
 		if crashed != "" {
-			return nil, fmt.Errorf("the soak broke off: %s; then reading the last of the evidence failed: %w", crashed, err)
+			return nil, fmt.Errorf("the soak was aborted: %s; then reading the last of the evidence failed: %w", crashed, err)
 		}
 		return nil, fmt.Errorf("reading the last of the evidence: %w", err)
 	}
@@ -157,9 +156,8 @@ func newSoakRun(w *world, o SoakOptions) *soakRun {
 
 func (sr *soakRun) setPhase(phase string) { sr.phase.Store(&phase) }
 
-// soakEvidence lists the kinds of events that a soak records whenever they happen. Messages are not
-// among them, because the broker's trace of every message costs more than the load. Neither are
-// events that only daemons or models report.
+// soakEvidence lists the kinds of events that a soak records completely. It excludes messages, because the
+// broker's trace of every message costs more than the load, and events that only daemons or models report.
 func soakEvidence() []history.Kind {
 	without := []history.Kind{
 		history.Published, history.PublishReturned, history.Enqueued, history.Delivered, history.Acked, history.Requeued, history.Expired,
@@ -176,8 +174,7 @@ func soakEvidence() []history.Kind {
 	return kinds
 }
 
-// soakRules returns the numbers of the invariants that a soak judges, and for the others why it
-// doesn't.
+// soakRules returns the numbers of the invariants that a soak judges, and the reason for each other one.
 func soakRules() (judged []int, not map[int]string) {
 	kinds := soakEvidence()
 	not = make(map[int]string)
@@ -192,7 +189,7 @@ func soakRules() (judged []int, not map[int]string) {
 	return judged, not
 }
 
-// judgeWindows judges one window after another until ctx ends, and reports the progress.
+// judgeWindows judges window after window until ctx ends, and reports the progress.
 func (sr *soakRun) judgeWindows(ctx context.Context) {
 	tick := time.NewTicker(windowEvery)
 	defer tick.Stop()
@@ -211,7 +208,7 @@ func (sr *soakRun) judgeWindows(ctx context.Context) {
 	}
 }
 
-// judgeWindow judges what is known by now.
+// judgeWindow judges the evidence known so far.
 func (sr *soakRun) judgeWindow(ctx context.Context, last bool) error {
 	events, err := sr.stream.Window(ctx, sr.w.takeOwnEvents(), last)
 	for i := range events {
@@ -259,8 +256,8 @@ func (sr *soakRun) reportProgress() {
 	sr.o.Progress(p)
 }
 
-// findRate sets the rate of the load: the requested rate, or a safe share of the highest rate that
-// the machine sustains, which it returns.
+// findRate sets the rate of the load to the requested rate, or to a safe share of the highest rate that the
+// machine sustains. It returns that highest rate, 0 if a rate was requested.
 func (sr *soakRun) findRate(ctx context.Context) (held float64) {
 	if sr.o.Rate > 0 {
 		sr.load.target = sr.o.Rate
@@ -290,7 +287,7 @@ func waitFor(ctx context.Context, d time.Duration) {
 	}
 }
 
-// awaitPlanEnd waits for the end of the plan, and says whether it was interrupted.
+// awaitPlanEnd waits for the end of the plan, and reports whether it was interrupted.
 func (sr *soakRun) awaitPlanEnd(ctx context.Context) (interrupted bool) {
 	for sr.plan.Now() < sr.o.Plan.For && sr.w.failReason() == "" {
 		if ctx.Err() != nil {
@@ -301,14 +298,14 @@ func (sr *soakRun) awaitPlanEnd(ctx context.Context) (interrupted bool) {
 	return false
 }
 
-// settleTime is how long the configuration allows an execution to take, with its retries.
+// settleTime returns the longest time that the configuration allows an execution, with its retries.
 func (sr *soakRun) settleTime() time.Duration {
 	a := &sr.w.scenario.Actions[0]
 	return invariant.Settle(sr.w.config, a.TakesMax, a.MaxRetries)
 }
 
-// drainLoad stops submitting and waits until every execution has ended. It returns whether that
-// happened in time.
+// drainLoad stops submitting and waits until every execution has ended. It reports whether that happened in
+// time.
 func (sr *soakRun) drainLoad() bool {
 	sr.setPhase("drain")
 	sr.load.setRate(0)

@@ -16,14 +16,14 @@ import (
 
 // This file turns a soak into a verdict.
 
-// For each question about a soak, the numbers of the invariants that answer it.
+// The numbers of the invariants that answer each question about a soak.
 var (
 	lostRules     = []int{5, 7, 16}           //nolint:gochecknoglobals // a constant list
 	twiceRules    = []int{1, 3, 4, 8, 11, 13} //nolint:gochecknoglobals // a constant list
 	unearnedRules = []int{17}                 //nolint:gochecknoglobals // a constant list
 )
 
-// newResult returns the judges' results.
+// newResult returns the result with the judges' findings, without a verdict.
 func (sr *soakRun) newResult(settled bool, stalls []Stall, crashed string) *soak.Result {
 	w, p := sr.w, sr.o.Plan
 	r := &soak.Result{
@@ -39,7 +39,7 @@ func (sr *soakRun) newResult(settled bool, stalls []Stall, crashed string) *soak
 		r.LongestStall = max(r.LongestStall, s.For)
 	}
 	if !settled && (w.unable != nil || crashed != "") {
-		// It was interrupted: young executions may still be open.
+		// The soak ended early: recent executions may still be open.
 		sr.suite.SetPatience(sr.settleTime())
 	}
 	for _, f := range sr.suite.End(settled) {
@@ -58,7 +58,7 @@ func (sr *soakRun) newResult(settled bool, stalls []Stall, crashed string) *soak
 	}
 	switch {
 	case w.unable != nil:
-		r.Noise = "the harness could not go on: " + firstLine(w.unable.Error())
+		r.Noise = "the harness could not continue: " + firstLine(w.unable.Error())
 	case crashed != "":
 		add("daemons", firstLine(crashed))
 	default:
@@ -70,7 +70,7 @@ func (sr *soakRun) newResult(settled bool, stalls []Stall, crashed string) *soak
 		add("journals", "a line of a journal could not be read: "+sr.stream.Unread.Error())
 	}
 	if !settled {
-		r.Notes = append(r.Notes, fmt.Sprintf("it had not come to rest in time: %d executions had not ended", sr.ledger.Open()))
+		r.Notes = append(r.Notes, fmt.Sprintf("the system did not settle in time: %d executions had not ended", sr.ledger.Open()))
 	}
 	if r.Late > 0 {
 		r.Notes = append(r.Notes, fmt.Sprintf("%d events came after their window, and were judged at the beginning of the next one", r.Late))
@@ -83,13 +83,13 @@ func (sr *soakRun) newResult(settled bool, stalls []Stall, crashed string) *soak
 	return r
 }
 
-// firstLine is the first line of a text, whose rest is the end of a log.
+// firstLine returns the first line of a text. The other lines may be the end of a log.
 func firstLine(text string) string {
 	first, _, _ := strings.Cut(text, "\n")
 	return first
 }
 
-// reportStrikes reports the result of each strike.
+// reportStrikes adds the result of each strike.
 func (sr *soakRun) reportStrikes(r *soak.Result) {
 	counts := sr.w.injector.Counts()
 	n := 0
@@ -119,7 +119,7 @@ func (sr *soakRun) reportStrikes(r *soak.Result) {
 	}
 }
 
-// reportRules reports the result of each invariant.
+// reportRules adds the result of each invariant.
 func (sr *soakRun) reportRules(r *soak.Result) {
 	_, not := soakRules()
 	occasions := sr.suite.Judged()
@@ -135,7 +135,7 @@ func (sr *soakRun) reportRules(r *soak.Result) {
 	}
 }
 
-// auditDatabase judges the database's own audit table, as chaos check does.
+// auditDatabase judges the database's audit table, as chaos check does.
 func (sr *soakRun) auditDatabase(ctx context.Context, r *soak.Result) {
 	began := time.Now()
 	a, err := audit.Judge(ctx, sr.w.db.URL, audit.Options{Config: sr.w.config, StatementTimeout: 10 * time.Minute})
@@ -156,9 +156,9 @@ func (sr *soakRun) auditDatabase(ctx context.Context, r *soak.Result) {
 	}
 }
 
-// setVerdict sets the verdict for everything else.
+// setVerdict judges the curves, answers the questions and sets the verdict.
 func (sr *soakRun) setVerdict(r *soak.Result) {
-	// By this time the load has reached its rate; the drain doesn't count as load.
+	// By `from` the load has reached its rate; the drain doesn't count as load.
 	from, to := min(10*time.Second, r.Ran/4), r.Ran
 	executions := sr.sampler.by["executions so far/"+ofLoad]
 	outages := r.Outages()
@@ -208,7 +208,7 @@ func (sr *soakRun) setVerdict(r *soak.Result) {
 		r.Why = append(r.Why, why)
 	}
 	if sr.w.unable != nil {
-		inconclusive(r.Noise + "; nothing is said of what was open then")
+		inconclusive(r.Noise + "; executions that were open then are not judged")
 	}
 	if r.Unread != "" {
 		inconclusive(r.Unread)
@@ -226,7 +226,7 @@ func (sr *soakRun) setVerdict(r *soak.Result) {
 	}
 }
 
-// answerQuestion answers a question with the invariants on which it rests.
+// answerQuestion answers a question by the results of its invariants.
 func (sr *soakRun) answerQuestion(r *soak.Result, question string, rules []int, name string) soak.Answer {
 	a := soak.Answer{Question: question}
 	for i := range r.Violations {
@@ -251,7 +251,7 @@ func (sr *soakRun) answerQuestion(r *soak.Result, question string, rules []int, 
 	}
 	if question == soak.NothingLost && sr.w.unable != nil && sr.ledger.Open() > 0 {
 		a.Verdict = verdict.Inconclusive
-		a.Text = fmt.Sprintf("%d of %d accepted executions had ended when the harness could not go on", sr.ledger.Ended, r.Accepted)
+		a.Text = fmt.Sprintf("%d of %d accepted executions had ended when the harness could not continue", sr.ledger.Ended, r.Accepted)
 		return a
 	}
 	if question == soak.NothingLost {
@@ -261,7 +261,7 @@ func (sr *soakRun) answerQuestion(r *soak.Result, question string, rules []int, 
 	return a
 }
 
-// flatnessAnswer answers whether the curves are flat.
+// flatnessAnswer answers the question whether the curves are flat.
 func flatnessAnswer(r *soak.Result, grows []string) soak.Answer {
 	a := soak.Answer{Question: soak.AllFlat}
 	judged := 0

@@ -16,8 +16,8 @@ import (
 	"handoff/chaos/soak"
 )
 
-// load submits executions through the executors' API, in batches, at a rate. It repeats an
-// unanswered request with its idempotency key at the next executor until there is an answer.
+// load submits executions through the executors' API, in batches, at a rate. It retries an unanswered
+// request, with the same idempotency key, at the next executor until there is an answer.
 type load struct {
 	x         *soakRun
 	executors []string
@@ -30,7 +30,7 @@ type load struct {
 	target float64
 
 	accepted atomic.Int64
-	// sent counts the requests that have a number.
+	// sent counts the requests that have been numbered.
 	sent atomic.Int64
 
 	mu      sync.Mutex
@@ -41,7 +41,7 @@ type load struct {
 }
 
 const (
-	// loadTick is the interval between batches; senders is the number of batches sent at once.
+	// loadTick is the interval between batches, and senders the number of batches sent concurrently.
 	loadTick = 200 * time.Millisecond
 	senders  = 4
 	// answeredWithin limits one request.
@@ -71,17 +71,17 @@ func (l *load) setRate(perSecond float64) {
 	l.current = perSecond
 }
 
-// currentRate returns the present rate, and whether the backlog holds the load back.
+// currentRate returns the current rate, and whether the backlog holds the load back.
 func (l *load) currentRate() (float64, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.current, l.held
 }
 
-// openExecutions is the number of accepted executions that have not ended, as far as is known.
+// openExecutions returns the number of accepted executions not known to have ended.
 func (l *load) openExecutions() int { return int(l.accepted.Load() - l.x.done.Load()) }
 
-// unansweredRequests is the number of requests that wait for an answer.
+// unansweredRequests returns the number of numbered requests without an answer.
 func (l *load) unansweredRequests() int { return int(l.sent.Load() - l.accepted.Load()) }
 
 // stop ends all tasks.
@@ -133,7 +133,7 @@ func (l *load) makeBatches() {
 	}
 }
 
-// sendBatches sends a batch until each of its requests is answered.
+// sendBatches takes batches, and sends each until all of its requests are answered.
 func (l *load) sendBatches(n int) {
 	for at := n; ; {
 		var batch []int
@@ -159,7 +159,7 @@ type batchItem struct {
 	Key    string `json:"idempotency_key"`
 }
 
-// postBatch sends a batch to one executor, and returns the requests that must be sent again.
+// postBatch sends a batch to one executor, and returns the requests that must be retried.
 func (l *load) postBatch(executor string, batch []int) (left []int, err error) {
 	items := make([]batchItem, len(batch))
 	for i, n := range batch {
@@ -216,7 +216,7 @@ func (l *load) postBatch(executor string, batch []int) (left []int, err error) {
 	return left, nil
 }
 
-// noteRefusal notes an answer after which a repetition is pointless, because the request itself is
+// noteRefusal fails the run after an answer that makes a retry pointless, because the request itself is
 // wrong.
 func (l *load) noteRefusal(status int, why string) {
 	if status < 400 || status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout {

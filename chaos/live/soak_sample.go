@@ -21,8 +21,8 @@ import (
 	"handoff/chaos/soak"
 )
 
-// sampler records the curves of a soak. It bypasses the links: the monitoring of a system is not
-// part of what is broken.
+// sampler records the curves of a soak. It bypasses the links, because monitoring must not break with the
+// system.
 type sampler struct {
 	x      *soakRun
 	client *http.Client
@@ -42,11 +42,11 @@ type sampler struct {
 const (
 	sampleEvery  = time.Second
 	serversEvery = 5 * time.Second
-	// sampledWithin limits one question.
+	// sampledWithin limits one query.
 	sampledWithin = 3 * time.Second
 )
 
-// The slacks of the curves: by how much a figure may always grow, in its unit.
+// The slacks of the curves: the growth that is always allowed, in the figure's unit.
 const (
 	slackRSS      = 16 << 20
 	slackHeap     = 8 << 20
@@ -66,7 +66,7 @@ func newSampler(x *soakRun) *sampler {
 	return s
 }
 
-// addSample adds a sample to the curve of that name, creating the curve if necessary.
+// addSample adds a sample to the curve of that name and subject, creating the curve if necessary.
 func (s *sampler) addSample(name, of, unit string, rule soak.Rule, slack, value float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +109,7 @@ func (s *sampler) sampleUntilDone(ctx context.Context) {
 	}
 }
 
-// sampleProcess samples a daemon. A paused daemon keeps its figures and answers nothing.
+// sampleProcess samples a daemon. A paused daemon keeps its resources, but doesn't answer.
 func (s *sampler) sampleProcess(ctx context.Context, p *process) {
 	running, ok := p.daemon.Instance().(interface{ PID() int })
 	if !ok || !p.isAlive() {
@@ -136,7 +136,7 @@ func (s *sampler) sampleProcess(ctx context.Context, p *process) {
 	s.addSample("heap", p.name, "bytes", soak.Flat, slackHeap, figures["go_memstats_heap_inuse_bytes"])
 }
 
-// noteRestart notes a restart of a process in its curves.
+// noteRestart records a restart of a process in its curves.
 func (s *sampler) noteRestart(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,8 @@ func (s *sampler) noteRestart(name string) {
 	}
 }
 
-// processResources reads the resources that a process holds.
+// processResources reads the resources of a process: resident memory in bytes, and the numbers of files and
+// sockets.
 func processResources(pid int) (rss, files, sockets float64, ok bool) {
 	proc := "/proc/" + strconv.Itoa(pid)
 	statm, err := os.ReadFile(filepath.Join(proc, "statm"))
@@ -174,7 +175,7 @@ func processResources(pid int) (rss, files, sockets float64, ok bool) {
 	return pages * float64(os.Getpagesize()), float64(len(entries)), sockets, true
 }
 
-// fetchFigures asks a daemon for figures of its runtime.
+// fetchFigures reads gauges of a daemon's runtime from its metrics.
 func (s *sampler) fetchFigures(ctx context.Context, address string, names ...string) (map[string]float64, error) {
 	page, err := fetchPage(ctx, s.client, address)
 	if err != nil {
@@ -194,7 +195,7 @@ func (s *sampler) fetchFigures(ctx context.Context, address string, names ...str
 	return found, nil
 }
 
-// sampleHarness samples this process, to show that the judge keeps no history.
+// sampleHarness samples this process, to show that the judge doesn't accumulate history.
 func (s *sampler) sampleHarness() {
 	if rss, files, _, ok := processResources(os.Getpid()); ok {
 		s.addSample("memory (RSS)", "the harness", "bytes", soak.Flat, slackHarness, rss)
@@ -202,7 +203,7 @@ func (s *sampler) sampleHarness() {
 	}
 }
 
-// openCurve and queuedCurve are the curves whose figures grow with the load while a server is away.
+// openCurve and queuedCurve are the curves whose figures grow with the load while a server is down.
 const (
 	openCurve   = "open executions"
 	queuedCurve = "messages in queues"
@@ -212,7 +213,7 @@ const (
 // evidenceTable is the harness's own table.
 const evidenceTable = "chaos_evidence"
 
-// sampleDatabase samples sizes and rows of tables, and connections.
+// sampleDatabase samples the tables' sizes and rows, and the connections.
 func (s *sampler) sampleDatabase(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, sampledWithin)
 	defer cancel()
@@ -245,13 +246,13 @@ func (s *sampler) askDatabase(ctx context.Context) (err error) {
 	_, err = pgx.ForEachRow(rows, []any{&name, &live, &dead, &size}, func() error {
 		rule, slack := soak.PerExecution, float64(1<<10)
 		if name == evidenceTable {
-			rule = soak.Told // the harness's own table: it is emptied as it is read
+			rule = soak.Told // the harness deletes its rows after reading them
 		}
 		if size > 64<<10 {
 			s.addSample("table size", name, "bytes", rule, slack, size)
 		}
 		if live+dead > 100 {
-			// The server counts them, and restarts at zero after a kill.
+			// These are the server's counters, which restart at zero after a kill.
 			s.addSample("live rows", name, "", soak.Told, 0, live)
 			s.addSample("dead rows", name, "", soak.Told, 0, dead)
 		}
@@ -293,7 +294,7 @@ func (s *sampler) sampleBroker(ctx context.Context) {
 	}
 }
 
-// askBroker asks the management API, as the user in the broker's address.
+// askBroker decodes an answer of the management API, as the user in the broker's address.
 func (s *sampler) askBroker(ctx context.Context, path string, answer any) error {
 	address, err := url.Parse(s.x.w.sandbox.servers.RabbitMQ.Management + path)
 	if err != nil {
@@ -307,7 +308,8 @@ func (s *sampler) askBroker(ctx context.Context, path string, answer any) error 
 	return json.Unmarshal(page, answer)
 }
 
-// sampleFiles samples the shims' journals, the daemons' logs, and workers' files.
+// sampleFiles samples the sizes of the shims' journals and the daemons' logs, and the number of workers'
+// files.
 func (s *sampler) sampleFiles() {
 	var journals, logs float64
 	for _, p := range s.x.w.allProcesses() {
@@ -327,7 +329,7 @@ func (s *sampler) sampleFiles() {
 	}
 }
 
-// sampleJudge samples the judge's figures, every second.
+// sampleJudge samples the judge's figures, at most every sampleEvery.
 func (s *sampler) sampleJudge(l *soak.Ledger, stream *evidence.Stream) {
 	passed := time.Since(s.last.at)
 	if passed < sampleEvery {

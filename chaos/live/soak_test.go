@@ -20,7 +20,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// A soak judges everything that its answers promise, and knows why it doesn't judge the rest.
+// A soak judges every invariant of its answers, and has a reason for each other one.
 func TestSoakJudgesRulesOfItsAnswers(t *testing.T) {
 	judged, not := soakRules()
 	for _, n := range slices.Concat(lostRules, twiceRules, unearnedRules) {
@@ -33,12 +33,12 @@ func TestSoakJudgesRulesOfItsAnswers(t *testing.T) {
 	}
 	for _, k := range []history.Kind{history.ActionStarted, history.FaultBegan, history.Orchestrated, history.ProcessPaused, history.DatabaseDown} {
 		if !slices.Contains(soakEvidence(), k) {
-			t.Errorf("a soak records %v events, and says that it does not", k)
+			t.Errorf("a soak records %v events, but soakEvidence omits them", k)
 		}
 	}
 }
 
-// A request that creates no execution is repeated with its key, and counts once.
+// A request that creates no execution is retried with its key, and counts once.
 func TestLoadRetriesUntilAccepted(t *testing.T) {
 	asked := 0
 	executor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -79,19 +79,19 @@ func TestLoadRetriesUntilAccepted(t *testing.T) {
 		left, _ = l.postBatch(executor.URL, left)
 	}
 	if asked != 3 || l.accepted.Load() != 3 || !l.book.Has(6) || l.book.Has(7) {
-		t.Errorf("asked %d times, %d accepted", asked, l.accepted.Load())
+		t.Errorf("%d requests, %d accepted", asked, l.accepted.Load())
 	}
 	if why := l.x.w.failReason(); why != "" {
-		t.Errorf("the soak is over because %s", why)
+		t.Errorf("the soak failed: %s", why)
 	}
 	l.noteRefusal(http.StatusUnprocessableEntity, "no such action")
 	if why := l.x.w.failReason(); !strings.Contains(why, "status 422: no such action") {
-		t.Errorf("after a refusal that lasts: %q", why)
+		t.Errorf("after a permanent refusal: %q", why)
 	}
 }
 
-// The plan's time stops while a server starts, so that no strike comes before the system can have
-// recovered from the previous one.
+// The plan's clock stops while a server starts, so that no strike comes before the system can have recovered
+// from the previous one.
 func TestPlanClockStopsDuringServerStart(t *testing.T) {
 	w := &world{}
 	w.ctx, w.cancel = context.WithCancel(t.Context())
@@ -102,7 +102,7 @@ func TestPlanClockStopsDuringServerStart(t *testing.T) {
 	c.advanceBy(9*time.Second, false)
 	c.advanceBy(time.Hour, true)
 	if now := c.Now(); now != 9*time.Second || len(struck) != 0 {
-		t.Errorf("after an hour in which a server was started it is %v, and %d strikes have come", now, len(struck))
+		t.Errorf("after an hour of a server's start, the clock is at %v and %d strikes have come", now, len(struck))
 	}
 	c.advanceBy(time.Second, false)
 	if at := <-struck; at != 10*time.Second {
@@ -112,8 +112,8 @@ func TestPlanClockStopsDuringServerStart(t *testing.T) {
 	w.working.Wait()
 }
 
-// A short soak of real daemons in which every part is killed: nothing is lost, nothing runs twice,
-// nothing fails without a cause, and the journals cover every process.
+// A short soak kills every part of a real system: nothing is lost, nothing runs twice, nothing fails without
+// a cause, and the journals cover every process.
 func TestShortSoakPasses(t *testing.T) {
 	testenv.Nightly(t, "soaks the whole system for 20 s, with leases of a second; chaos/live/cluster kills every daemon under load")
 	bin := t.TempDir()

@@ -11,8 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// openStrangerSession opens a session that belongs to no daemon, with a transaction that stays open until
-// end is called.
+// openStrangerSession opens a session of no daemon, with a transaction that stays open until end is called.
 func (w *world) openStrangerSession(isolation pgx.TxIsoLevel) (tx pgx.Tx, end func(), err error) {
 	w.down.database.Lock() // wait for a server that is down
 	defer w.down.database.Unlock()

@@ -8,7 +8,7 @@ import (
 	"handoff/scenarios"
 )
 
-// The long scenarios begin first, whatever the order of the targets.
+// The longest scenarios start first, whatever the order of the targets.
 func TestLongestTargetsRunFirst(t *testing.T) {
 	var targets []Target
 	for _, name := range []string{"worker-stops-gracefully", "unpublished-dispatches", "worker-never-picks-up"} {

@@ -19,10 +19,10 @@ import (
 	"handoff/core/submission"
 )
 
-// client is the name of the process that submits the workload, which is this process.
+// client is the name, in events, of this process, which submits the workload.
 const client = "client"
 
-// startWorkload starts the workload, in a process that no fault strikes.
+// startWorkload starts the workload in this process, which no fault strikes.
 func (w *world) startWorkload() error {
 	h := countedHost{daemon.New(daemon.Options{}), &w.clients}
 	c := w.config.MessageQueue.RabbitMQ
@@ -42,7 +42,7 @@ func (w *world) startWorkload() error {
 		Draws: func(cancel int) scenario.Drawer {
 			return newStream(w.options.Seed, client+"/cancel/"+strconv.Itoa(cancel))
 		},
-		// The age of the execution is not known here; see aged.
+		// The age of the execution is not known here; see fillKnownAges.
 		Known: func(r *run.Request, id execution.ID) {
 			w.recordEvent(history.Event{Kind: history.KeyKnown, Process: client, Execution: id, Key: r.Key})
 		},
@@ -54,7 +54,7 @@ func (w *world) startWorkload() error {
 	return nil
 }
 
-// countedHost is a host that lets the end of a run wait for all its tasks.
+// countedHost is a host that adds its tasks to a wait group.
 type countedHost struct {
 	*daemon.Host
 	tasks *sync.WaitGroup
@@ -69,9 +69,8 @@ func (c countedHost) Go(name string, run func()) host.Task {
 	})
 }
 
-// fillKnownAges completes the answers with known executions from the rows: their chains and their ages. It
-// runs afterwards because the database may have been away when the answer came. The database's
-// clock is this machine's.
+// fillKnownAges sets the chains and ages in the answers with known executions, from the rows. It runs at the
+// end because the database may have been down when the answer came. The database's clock is this machine's.
 func fillKnownAges(items []evidence.Item, rows []execution.Execution) []evidence.Item {
 	byID := make(map[execution.ID]*execution.Execution, len(rows))
 	for i := range rows {

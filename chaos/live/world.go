@@ -36,7 +36,7 @@ type world struct {
 	label    string // distinguishes its processes and files from those of other runs on the sandbox
 	folder   string
 	began    time.Time
-	// ready is when the cluster was up: time 0 of the scenario.
+	// ready is the time at which the cluster was ready, since the start of the run: time 0 of the scenario.
 	ready time.Duration
 
 	ctx    context.Context //nolint:containedctx // of everything that the run starts
@@ -53,8 +53,8 @@ type world struct {
 	firehose   *evidence.Firehose
 	noise      *noiseWatch
 	lastDepths map[string]int
-	// silent is why the broker could not be asked for the content of its queues; it ends the run.
-	// Only await uses these two fields.
+	// silent is the error of repeated queries for the queues' depths; it ends the run. Only awaitRest writes
+	// silent and unanswered.
 	silent     error
 	unanswered unansweredCount
 
@@ -65,20 +65,17 @@ type world struct {
 	scraper     *scraper
 	// starting counts the servers that are restarting.
 	starting atomic.Int32
-	// untraced says that nothing listens to the broker's firehose, because a soak judges no
-	// messages.
+	// untraced reports whether nothing reads the broker's firehose, because a soak judges no messages.
 	untraced bool
 	client   *netproxy.Link
 	workload *run.Workload
-	// clients are the tasks of the submitting process.
+	// clients counts the tasks of the submitting process.
 	clients sync.WaitGroup
 
-	// down is held by the fault that has taken a server down, so that the next one waits until the
-	// server is back.
+	// down is held by a fault while its server is down, so that others wait until the server is up.
 	down struct{ broker, database sync.Mutex }
 
-	// working counts the calls made for Clock.After that have not returned; it does not grow once
-	// stopping is set.
+	// working counts running calls of Clock.After. It doesn't grow once stopping is set.
 	working sync.WaitGroup
 
 	mu       sync.Mutex
@@ -87,11 +84,11 @@ type world struct {
 	// stuck counts, for each queue, the faults that have suspended its process.
 	stuck map[string]int
 	why   string
-	// unable is the harness's failure that ended the run, nil if there was none.
+	// unable is the harness's own error that ended the run; nil for none.
 	unable error
 }
 
-// newWorld makes the database, the virtual host and the links; nothing runs yet.
+// newWorld makes the database, the virtual host, the links and the daemons. It starts no daemon.
 func (sa *Sandbox) newWorld(ctx context.Context, s *scenario.Scenario, p config.Profile, o Options) (_ *world, err error) {
 	sa.runs++
 	w := &world{
@@ -161,7 +158,7 @@ func (w *world) prepareDatabase(ctx context.Context) (err error) {
 	return nil
 }
 
-// mustHost is the host and port of a server's address.
+// mustHost returns the host and port of a server's address.
 func mustHost(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -170,10 +167,10 @@ func mustHost(address string) string {
 	return u.Host
 }
 
-// sinceStart is the time since the run began.
+// sinceStart returns the time since the run began.
 func (w *world) sinceStart() time.Duration { return time.Since(w.began) }
 
-// recordEvent records, at the present time, what the harness itself did or saw.
+// recordEvent records, at the current time, an act or an observation of the harness.
 func (w *world) recordEvent(e history.Event) {
 	wall := time.Now().Round(0)
 	e.At = wall.Sub(w.began)
@@ -183,10 +180,10 @@ func (w *world) recordEvent(e history.Event) {
 	w.observeEvent(&e)
 }
 
-// observeEvent sees every event as it happens, to find the triggers of faults.
+// observeEvent passes on every event as it happens, so that it can trigger faults.
 func (w *world) observeEvent(e *history.Event) { w.injector.Observe(e) }
 
-// takeOwnEvents returns the events of the harness itself so far, and forgets them.
+// takeOwnEvents returns the harness's own events so far, and removes them.
 func (w *world) takeOwnEvents() []evidence.Item {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -201,7 +198,8 @@ func (w *world) ownEvents() []evidence.Item {
 	return w.happened
 }
 
-// failRun notes that a process ended by itself; the first such end ends the run.
+// failRun records why the product failed, for example because a process ended by itself. The first failure
+// ends the run.
 func (w *world) failRun(why string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -210,8 +208,8 @@ func (w *world) failRun(why string) {
 	}
 }
 
-// failHarness notes that the harness itself could not do something. That ends the run too, and says
-// nothing about the product.
+// failHarness records an error of the harness itself. It ends the run, too, but implies nothing about the
+// product.
 func (w *world) failHarness(err error) {
 	w.mu.Lock()
 	if w.why == "" {
@@ -227,7 +225,7 @@ func (w *world) failReason() string {
 	return w.why
 }
 
-// startNoiseWatch begins to look for noise. Its way to the database is a separate proxy, without faults.
+// startNoiseWatch starts the noise watch. It reaches the database through a separate proxy without faults.
 func (w *world) startNoiseWatch() error {
 	link, err := w.proxies.Link(w.label+"/watchdog/"+fault.Database, mustHost(w.db.URL))
 	if err != nil {
@@ -245,8 +243,7 @@ func (w *world) startNoiseWatch() error {
 		err = conn.Ping(ctx)
 		return errors.Join(err, conn.Close(ctx))
 	}
-	// Later errors may be a fault's work. A watch that never gets an answer sees nothing, so it
-	// fails here.
+	// Later errors may be a fault's work. A watch without any answer would record nothing, so it fails here.
 	if err := ask(w.ctx); err != nil {
 		return fmt.Errorf("watching the database through a proxy: %w", err)
 	}
@@ -308,10 +305,10 @@ func (w *world) startCluster() error {
 	return nil
 }
 
-// readyWithin limits the start of a cluster, on a machine that is busy with other things.
+// readyWithin limits the start of a cluster on a busy machine.
 const readyWithin = 3 * time.Minute
 
-// callAfter calls f later, unless the run is over by then.
+// callAfter calls f after d, unless the run has ended by then.
 func (w *world) callAfter(d time.Duration, f func()) {
 	timer := time.AfterFunc(d, func() {
 		w.mu.Lock()
@@ -336,10 +333,10 @@ func (w *world) newInjector(clock run.Clock) *run.Injector {
 	})
 }
 
-// stopFaults prevents further faults, and undoes those that last.
+// stopFaults prevents further faults, and ends those in effect.
 func (w *world) stopFaults() {
 	undo := w.injector.Stop()
-	// One undo may wait for another: one that needs a statement waits for the database's return.
+	// One undo may wait for another: a statement waits until the database is up.
 	finish := func() {
 		var all sync.WaitGroup
 		for _, f := range undo {
@@ -347,7 +344,7 @@ func (w *world) stopFaults() {
 		}
 		all.Wait()
 	}
-	finish() // a fault that is about to begin may wait for the end of another
+	finish() // a beginning fault may wait for the end of another
 	w.mu.Lock()
 	w.stopping = true
 	w.mu.Unlock()
@@ -356,7 +353,7 @@ func (w *world) stopFaults() {
 	w.serversUp()
 }
 
-// close ends everything that the run has started.
+// close ends everything that the run has started, and removes its files.
 func (w *world) close() {
 	w.cancel()
 	w.stopDaemons()
@@ -380,7 +377,7 @@ func (w *world) close() {
 	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	if w.db != nil {
-		_ = w.db.Drop(ctx) // the whole server goes when the sandbox is closed
+		_ = w.db.Drop(ctx) // closing the sandbox removes the whole server
 		_ = w.dropRole(ctx)
 	}
 	if w.mq != nil {
