@@ -11,8 +11,8 @@ import (
 	"handoff/chaos/hook"
 )
 
-// A daemon's log line about its mutant becomes the same event as in the simulated world, and no log
-// line in addition.
+// A daemon's log line about its mutant becomes the same event as in the simulated world, without an
+// additional log line.
 func TestDaemonLogYieldsMutantEvents(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "worker.log")
 	f, err := os.Create(path)

@@ -17,13 +17,13 @@ import (
 	"handoff/core/execution"
 )
 
-// Firehose is the broker's own record of every message: RabbitMQ's trace, which is turned on for
-// the virtual host and read from a queue on its trace exchange. (A queue of ours on the system's
-// exchanges would make everything routable, and hide returns.)
+// Firehose reads the broker's own record of every message: RabbitMQ's trace, from a queue on the virtual
+// host's trace exchange. (An additional queue on the system's exchanges would make everything routable, and
+// hide returns.)
 //
-// The trace contains publishes, with the queues to which they were routed, and deliveries. Deaths
-// appear as deliveries from the dead letter queue, with their x-death header. The trace has no
-// clock: an event is dated when it is seen.
+// The trace contains publishes, with the queues to which they were routed, and deliveries. Deaths appear as
+// deliveries from the dead letter queue, with their x-death header. The trace has no times, so an event is
+// dated on arrival.
 type Firehose struct {
 	url       string
 	start     time.Time
@@ -38,17 +38,17 @@ type Firehose struct {
 	gaps     []Gap
 }
 
-// messageState is what is known of a message by its number.
+// messageState holds what is known about a message.
 type messageState struct {
 	kind broker.Type
-	// keys are the dispatches that it carries.
+	// keys holds the keys of its dispatches.
 	keys  []execution.Key
 	what  Interception
 	fault string
-	// held counts the delayed publishes: each of these messages comes a second time.
+	// held counts delayed publishes: the harness publishes each a second time.
 	held int
-	// copies counts the harness's publishes in addition to the process's own. The first that comes
-	// counts as the process's; which of them it was makes no difference.
+	// copies counts the harness's publishes in addition to the process's own. The first publish counts as the
+	// process's, because they are equal.
 	copies    int
 	published bool
 }
@@ -62,22 +62,22 @@ const (
 	Corrupted Interception = iota + 1
 	// Lost: it goes to the queue that keeps nothing.
 	Lost
-	// Late: it goes there too, and is published again later.
+	// Late: it goes there too, and is published once more later.
 	Late
 )
 
 // SinkQueue is the queue to which lost messages are sent.
 const SinkQueue = "chaos.sink"
 
-// Gap is a time in which events of the firehose may have been missed.
+// Gap is a time in which the firehose may have missed events.
 type Gap struct {
 	From, To time.Time
 	Fault    string
-	// Queue is the only queue concerned; empty for all.
+	// Queue is the only affected queue; empty for all.
 	Queue string
 }
 
-// NewFirehose returns a firehose that listens once Listen is called. deadQueue is the dead letter
+// NewFirehose returns a firehose that receives nothing until Listen is called. deadQueue is the dead letter
 // queue.
 func NewFirehose(url, deadQueue string, start time.Time, worker func(execution.WorkerID) string) *Firehose {
 	return &Firehose{
@@ -86,11 +86,11 @@ func NewFirehose(url, deadQueue string, start time.Time, worker func(execution.W
 	}
 }
 
-// canaryPrefix begins the message ids of the executors' self-test, which are ignored.
+// canaryPrefix begins the message ids of the executors' canaries, which are ignored.
 const canaryPrefix = "handoff.canary."
 
-// Listen subscribes, and returns when it is certain to receive everything from then on, if tracing
-// is on. It passes events to take, until the connection or ctx ends.
+// Listen subscribes, and returns once it is certain to receive all further messages, if tracing is on. It
+// passes events to take until the connection or ctx ends.
 func (f *Firehose) Listen(ctx context.Context, take func(*history.Event)) error {
 	conn, err := amqp.DialConfig(f.url, amqp.Config{Heartbeat: 60 * time.Second, Dial: amqp.DefaultDial(10 * time.Second)})
 	if err != nil {
@@ -126,24 +126,24 @@ func (f *Firehose) Listen(ctx context.Context, take func(*history.Event)) error 
 	return nil
 }
 
-// Deaf notes that events may have been missed.
+// Deaf records a gap in which events may have been missed.
 func (f *Firehose) Deaf(g Gap) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.gaps = append(f.gaps, g)
 }
 
-// Intercepted notes what a fault is about to do to a message. body is the original body.
+// Intercepted records the effect that a fault is about to have on a message. body is the original body.
 func (f *Firehose) Intercepted(id string, body []byte, what Interception, fault string) {
 	f.updateMessage(id, body, func(m *messageState) { m.what, m.fault = what, fault })
 }
 
-// Copied notes that the harness is about to publish a message once more. body is its body.
+// Copied records that the harness is about to publish a message once more.
 func (f *Firehose) Copied(id string, body []byte) {
 	f.updateMessage(id, body, func(m *messageState) { m.copies++ })
 }
 
-// updateMessage changes what is known of a message.
+// updateMessage changes what is known about a message.
 func (f *Firehose) updateMessage(id string, body []byte, change func(*messageState)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -152,7 +152,7 @@ func (f *Firehose) updateMessage(id string, body []byte, change func(*messageSta
 	f.seen[f.messageNumber(id)] = m
 }
 
-// knownMessage is what is known of a message, from its body if it is new; f.mu is held.
+// knownMessage returns what is known about a message, from its body if it is new. f.mu must be held.
 func (f *Firehose) knownMessage(id string, body []byte) messageState {
 	n := f.messageNumber(id)
 	m, known := f.seen[n]
@@ -163,8 +163,8 @@ func (f *Firehose) knownMessage(id string, body []byte) messageState {
 	return m
 }
 
-// Forged notes a message that an attacker is about to publish: it is about no execution, whatever
-// its content. fault is the cause of its unreadable body, empty if it is readable.
+// Forged records a message that an attacker is about to publish. It concerns no execution, whatever its
+// content. fault is the cause of its unreadable body; empty if it is readable.
 func (f *Firehose) Forged(id string, kind broker.Type, fault string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -175,7 +175,7 @@ func (f *Firehose) Forged(id string, kind broker.Type, fault string) {
 	f.seen[f.messageNumber(id)] = m
 }
 
-// decodeBody reads the subject of a message.
+// decodeBody sets the type and the dispatches of a message, unless its body is unreadable.
 func (m *messageState) decodeBody(body []byte) {
 	envelope, err := broker.Decode(body)
 	if err != nil {
@@ -187,7 +187,7 @@ func (m *messageState) decodeBody(body []byte) {
 	}
 }
 
-// corruptingFault is the fault that made its body unreadable, empty if it is readable.
+// corruptingFault returns the fault that made the body unreadable; empty if it is readable.
 func (m messageState) corruptingFault() string {
 	if m.what != Corrupted {
 		return ""
@@ -195,7 +195,7 @@ func (m messageState) corruptingFault() string {
 	return m.fault
 }
 
-// messageNumber is the number of a message id; f.mu is held.
+// messageNumber returns the number of a message id, a new one if necessary. f.mu must be held.
 func (f *Firehose) messageNumber(id string) uint64 {
 	n := f.numbers[id]
 	if n == 0 {
@@ -226,8 +226,7 @@ func (f *Firehose) receiveTrace(d *amqp.Delivery, take func(*history.Event)) {
 }
 
 // expandBlock turns events about a block into events about each of its dispatches, as in the simulated
-// broker's history: a message with its own number, which always moves together with the others.
-// f.mu is held.
+// broker's history: a separate message, which always moves together with the others. f.mu must be held.
 func (f *Firehose) expandBlock(id string, events []history.Event) []history.Event {
 	keys := f.seen[f.messageNumber(id)].keys
 	if len(keys) < 2 {
@@ -247,7 +246,7 @@ func (f *Firehose) expandBlock(id string, events []history.Event) []history.Even
 	return all
 }
 
-// traceEvents turns one line of the trace into events; f.mu is held.
+// traceEvents turns one message of the trace into events. f.mu must be held.
 func (f *Firehose) traceEvents(d *amqp.Delivery, id string, properties amqp.Table) []history.Event {
 	n := f.messageNumber(id)
 	m := f.knownMessage(id, d.Body)
@@ -259,8 +258,7 @@ func (f *Firehose) traceEvents(d *amqp.Delivery, id string, properties amqp.Tabl
 		return f.deliveryEvents(base, queue, d, properties, id, m.corruptingFault())
 	}
 	queues, _ := d.Headers["routed_queues"].([]any)
-	// RabbitMQ 3.10 lists the queue named by a key of the default exchange, whether it exists or
-	// not.
+	// RabbitMQ 3.10 lists the queue named by a key of the default exchange even if it doesn't exist.
 	if len(queues) == 1 && queues[0] == rabbitmq.ProbeKey {
 		return nil
 	}
@@ -319,8 +317,8 @@ func (f *Firehose) deliveryEvents(base history.Event, queue string, d *amqp.Deli
 	return append(events, base)
 }
 
-// deathEvents returns the deaths of a message that leaves the dead letter queue for the first time
-// since.
+// deathEvents returns the death of a message that leaves the dead letter queue for the first time after that
+// death.
 func (f *Firehose) deathEvents(base history.Event, properties amqp.Table, id, fault string) []history.Event {
 	headers, _ := properties["headers"].(amqp.Table)
 	list, _ := headers["x-death"].([]any)
@@ -352,7 +350,7 @@ func (f *Firehose) deathEvents(base history.Event, properties amqp.Table, id, fa
 	return []history.Event{e, letter, stored}
 }
 
-// workerOf is the worker to whom the queue belongs.
+// workerOf returns the worker to which a queue belongs.
 func workerOf(queue string) (execution.WorkerID, bool) {
 	if !broker.IsWorkerQueue(queue) {
 		return 0, false
@@ -362,7 +360,7 @@ func workerOf(queue string) (execution.WorkerID, bool) {
 	return execution.WorkerID(n), err == nil
 }
 
-// Heard returns all events so far, and the times when nothing listened.
+// Heard returns all events and gaps so far.
 func (f *Firehose) Heard() ([]Item, []Gap) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -13,8 +13,8 @@ import (
 	"handoff/core/execution"
 )
 
-// The trace has one message; the history has one for each of its dispatches, as from the simulated
-// broker, with a number that stays the same from publish to delivery.
+// The trace has one message. The history has one for each of its dispatches, as from the simulated broker,
+// with the same number from publish to delivery.
 func TestFirehoseReportsEachDispatchOfBlock(t *testing.T) {
 	e := broker.Envelope{MessageID: "7.1+1", Type: broker.ExecutionScheduled, Version: broker.VersionBlock, Timestamp: time.Unix(2e9, 0)}
 	for id := execution.ID(7); id < 9; id++ {
@@ -45,16 +45,16 @@ func TestFirehoseReportsEachDispatchOfBlock(t *testing.T) {
 	for id, place := range map[execution.ID]int{7: 1, 8: 2} {
 		want := fmt.Sprintf("%v %d; %v %d; %v %d; ", history.Published, place, history.Enqueued, place, history.Delivered, place)
 		if of[id] != want {
-			t.Errorf("of execution %d is told %q, want %q", id, of[id], want)
+			t.Errorf("events of execution %d: %q, want %q", id, of[id], want)
 		}
 	}
 	if numbers[7] == numbers[8] {
-		t.Errorf("both have the number %d", numbers[7])
+		t.Errorf("both dispatches have the message number %d", numbers[7])
 	}
 }
 
-// RabbitMQ 3.10 reports a message to the default exchange as routed to the queue that its key
-// names, even if the queue doesn't exist.
+// RabbitMQ 3.10 reports a message to the default exchange as routed to the queue named by its key, even if
+// the queue doesn't exist.
 func TestFirehoseIgnoresPublisherProbe(t *testing.T) {
 	f := NewFirehose("", "dead", time.Now(), func(execution.WorkerID) string { return "" })
 	heard := 0
@@ -64,6 +64,6 @@ func TestFirehoseIgnoresPublisherProbe(t *testing.T) {
 		}}, func(*history.Event) { heard++ })
 	}
 	if heard != 2 {
-		t.Errorf("heard %d events of a probe and a message to queue q, want 2: q's published and enqueued", heard)
+		t.Errorf("%d events of a probe and a message to queue q, want 2: q's published and enqueued", heard)
 	}
 }

@@ -9,43 +9,43 @@ import (
 	"handoff/core/execution"
 )
 
-// Lag is how late a message's event may be seen: the trace travels through the broker and over a
-// connection. A consequence in the database that is seen up to this much earlier than its message
-// is placed after the message.
+// Lag is the maximum delay of a message's event, because the trace travels through the broker and a
+// connection. A consequence in the database that is seen up to Lag before its message is placed after the
+// message.
 const Lag = 2 * time.Second
 
-// Sources is all evidence of a run.
+// Sources holds all evidence of a run.
 type Sources struct {
-	// Own is what the harness itself did and saw.
+	// Own holds the harness's own acts and observations.
 	Own      []Item
 	Database []Item
 	Messages []Item
 	Gaps     []Gap
 	Witness  []Item
-	// DaemonLog is what the daemons logged; invariants don't see it.
+	// DaemonLog holds the daemons' log lines, which invariants ignore.
 	DaemonLog []Item
-	// Depths counts the messages in each queue at the end; nil if they could not be counted.
+	// Depths counts the messages in each queue at the end; nil if that failed.
 	Depths map[string]int
-	// Failure is why an action failed that ended with an exit code, and the exit code that says so, 0
-	// if the action gave its reason in words.
+	// Failure returns the reason of a failed action with an exit code, and the exit code that states it; 0 if
+	// the action printed the reason.
 	Failure func(id execution.ID, code int) (execution.Reason, int)
 }
 
-// placedItem is an event with its position: by time, then by source, then in the source's order.
+// placedItem is an event with its position: by time, then source, then index in the source.
 type placedItem struct {
 	Item
 	source, index int
 }
 
-// Order makes one history of all sources: sorted by time, causes before consequences, and numbered.
-// Events of one transaction without others between them have the same number.
+// Order makes one history of all sources: sorted by time, causes before consequences, and numbered. Adjacent
+// events of one transaction have the same number.
 func Order(s Sources) []history.Event {
 	claims := make(map[execution.Key]history.Event)
 	collectClaims(s.Database, claims)
 	return orderWithClaims(s, claims)
 }
 
-// orderWithClaims is Order with known claims.
+// orderWithClaims is Order with known claims: owners maps claimed epochs to the claims.
 func orderWithClaims(s Sources, owners map[execution.Key]history.Event) []history.Event {
 	messages := addDepartures(s.Messages, s.Gaps, s.Own, s.Depths)
 	moveCausesFirst(messages, s.Database)
@@ -83,7 +83,7 @@ func orderWithClaims(s Sources, owners map[execution.Key]history.Event) []histor
 	return events
 }
 
-// collectClaims adds the claims: which incarnation may run which epoch.
+// collectClaims adds the claims of the evidence: which incarnation may run which epoch.
 func collectClaims(database []Item, claims map[execution.Key]history.Event) {
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Transition && e.To == execution.Running {
@@ -92,10 +92,9 @@ func collectClaims(database []Item, claims map[execution.Key]history.Event) {
 	}
 }
 
-// groupTransactions gives everything that one transaction wrote the same time, that of its last trigger,
-// because nothing was visible before. Its handlings come last: the triggers of one statement that
-// writes several rows and tables fire in no particular order. Children that wait for a handling are
-// started or skipped by later transactions.
+// groupTransactions dates everything that one transaction wrote by its last trigger, because nothing was
+// visible before. Its handlings come last, because the triggers of one statement fire in no particular order.
+// Later transactions start or skip the children that wait for a handling.
 func groupTransactions(database []Item) []Item {
 	type handling struct {
 		transaction int64
@@ -131,7 +130,7 @@ func groupTransactions(database []Item) []Item {
 	return out
 }
 
-// fillRetries sets the retry in each handling: one statement writes both.
+// fillRetries sets the retry in each handling. One statement writes both.
 func fillRetries(database []Item) []Item {
 	type attempt struct {
 		chain execution.ID
@@ -151,8 +150,8 @@ func fillRetries(database []Item) []Item {
 	return database
 }
 
-// fillCancelRequests sets, in each cancellation request, the last row of the chain and its status: the
-// request itself is stored in the first row.
+// fillCancelRequests sets, in each cancellation request, the chain's last row and its status. The request
+// itself is stored in the first row.
 func fillCancelRequests(database []Item) []Item {
 	last := make(map[execution.ID]execution.ID)
 	status := make(map[execution.ID]execution.Status)
@@ -179,8 +178,8 @@ func fillCancelRequests(database []Item) []Item {
 	return database
 }
 
-// successorsLast puts a registration directly after the end of the incarnation that it supersedes:
-// one statement writes both too.
+// successorsLast puts a registration directly after the end of the incarnation that it supersedes. One
+// statement writes both.
 func successorsLast(database []Item) []Item {
 	type registration struct {
 		transaction int64

@@ -27,7 +27,7 @@ func kindNames(events []history.Event) (names []string) {
 	return names
 }
 
-// The trace doesn't say how a copy left its queue; other evidence implies it.
+// The trace doesn't show how a copy left its queue. Other evidence implies it.
 func TestOrderInfersHowCopiesLeaveQueues(t *testing.T) {
 	sent := []Item{messageItem(0, history.Published, "", 1), messageItem(0, history.Enqueued, "q", 0)}
 	delivered := append(slices.Clone(sent), messageItem(5, history.Delivered, "q", 0))
@@ -58,12 +58,12 @@ func TestOrderInfersHowCopiesLeaveQueues(t *testing.T) {
 			continue
 		}
 		if last := events[len(events)-1]; last.Fault != c.fault {
-			t.Errorf("%s: it is due to %q, want %q", c.name, last.Fault, c.fault)
+			t.Errorf("%s: fault %q, want %q", c.name, last.Fault, c.fault)
 		}
 	}
 }
 
-// What a broker has not confirmed when its publisher is killed may be lost.
+// A message that the broker has not confirmed when its publisher is killed may be lost.
 func TestKilledPublishersMessageMayBeLost(t *testing.T) {
 	sent := []Item{messageItem(1000, history.Published, "", 1), messageItem(1000, history.Enqueued, "q", 0)}
 	killed := func(ms int) []Item {
@@ -92,8 +92,8 @@ func TestKilledPublishersMessageMayBeLost(t *testing.T) {
 	}
 }
 
-// A message seen slightly after its consequence is placed before it. A message seen long after was
-// not the cause and stays.
+// A message seen slightly after its consequence is placed before it. A message seen long after was not the
+// cause, so it stays.
 func TestOrderPutsCausesFirst(t *testing.T) {
 	taken := itemAt(100, history.Event{
 		Kind: history.Transition, Execution: 1, From: execution.Scheduled, To: execution.Requested, OldEpoch: 1, Epoch: 2, By: execution.DeadLetterHandler,
@@ -112,7 +112,7 @@ func TestOrderPutsCausesFirst(t *testing.T) {
 	}
 }
 
-// Events of one statement come in the order of the model.
+// Events of one statement are in the model's order.
 func TestOrderWithinStatementFollowsModel(t *testing.T) {
 	in := func(tx int64, i Item) Item { i.Transaction = tx; return i }
 	database := []Item{
@@ -131,11 +131,11 @@ func TestOrderWithinStatementFollowsModel(t *testing.T) {
 		t.Errorf("the handling names retry %d, want 2", events[3].Related)
 	}
 	if events[0].Step == events[1].Step || events[1].Step != events[3].Step || events[3].Step == events[4].Step {
-		t.Errorf("steps %d %d %d %d: what one transaction does is one step", events[0].Step, events[1].Step, events[3].Step, events[4].Step)
+		t.Errorf("steps %d %d %d %d: one transaction is one step", events[0].Step, events[1].Step, events[3].Step, events[4].Step)
 	}
 }
 
-// Several handlings in one transaction keep their order; later transactions settle their children.
+// Several handlings in one transaction keep their order. Later transactions start or skip their children.
 func TestOrderPutsChildrenAfterHandling(t *testing.T) {
 	in := func(i Item) Item { i.Transaction = 7; return i }
 	settled := func(i Item) Item { i.Transaction = 8; return i }

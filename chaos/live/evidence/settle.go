@@ -14,7 +14,7 @@ type queuedCopy struct {
 	queue   string
 }
 
-// stay is the trace's information about the copies of a message in one queue.
+// stay holds the trace's information about the copies of a message in one queue.
 type stay struct {
 	queuedCopy
 	about                      history.Event
@@ -23,11 +23,10 @@ type stay struct {
 	first, last                time.Time
 }
 
-// addDepartures adds what the firehose leaves out: how each copy left its queue. The trace has no
-// acknowledgements. A copy that was delivered, is gone and did not die was acknowledged. A copy
-// that is gone but was never delivered was lost by the broker, unless it was there at a time when
-// nothing listened, or its publisher may have been killed before the broker confirmed it. own is
-// what the harness itself saw.
+// addDepartures adds the events by which copies left their queues, because the trace has no acknowledgements.
+// A copy that was delivered, has left and did not die was acknowledged. A copy that has left without a
+// delivery was lost by the broker, unless a gap may hide its fate, or its publisher was killed before the
+// broker confirmed it.
 func addDepartures(heard []Item, gaps []Gap, own []Item, depths map[string]int) []Item {
 	stays := make(map[queuedCopy]*stay)
 	var order []*stay
@@ -55,7 +54,7 @@ func addDepartures(heard []Item, gaps []Gap, own []Item, depths map[string]int) 
 			s.entered++
 		case history.Delivered, history.Expired, history.Rejected, history.ReturnedTooOften, history.DeadLettered:
 			if s.entered == 0 {
-				// It was published when nothing listened.
+				// It was published during a gap.
 				out = append(out, impliedArrival(item)...)
 				s.entered++
 			}
@@ -77,7 +76,7 @@ func addDepartures(heard []Item, gaps []Gap, own []Item, depths map[string]int) 
 	return out
 }
 
-// impliedArrival returns the publish and the arrival that must have come before.
+// impliedArrival returns the publish and the arrival that must have preceded an event.
 func impliedArrival(item *Item) []Item {
 	published, entered := *item, *item
 	published.Event.Kind, published.Event.Queue, published.Event.Process, published.Event.Count = history.Published, "", "", 1
@@ -85,7 +84,7 @@ func impliedArrival(item *Item) []Item {
 	return []Item{published, entered}
 }
 
-// impliedDepartures returns how the copies left the queue, as far as the trace doesn't say it.
+// impliedDepartures returns the departures of copies from the queue that the trace lacks.
 func (s *stay) impliedDepartures(gaps []Gap, own []Item, depths map[string]int) []Item {
 	left := s.entered - s.deaths
 	if left <= 0 {
@@ -100,7 +99,7 @@ func (s *stay) impliedDepartures(gaps []Gap, own []Item, depths map[string]int) 
 		return nil // some are still there, but it is unknown which
 	case s.delivered > 0:
 		e.Kind = history.Acked
-		// A deleted queue may have taken along what was delivered from it.
+		// A deleted queue loses its delivered copies, too.
 		if hidingFault(gaps, s.first, s.queue) == "" {
 			e.Fault = s.unreadable
 		}
@@ -114,7 +113,8 @@ func (s *stay) impliedDepartures(gaps []Gap, own []Item, depths map[string]int) 
 	return items
 }
 
-// hidingFault is the fault that may have hidden what happened to a message that was there at a time.
+// hidingFault returns the fault of a gap that may hide the fate of a copy that entered a queue at a time;
+// empty for none.
 func hidingFault(gaps []Gap, since time.Time, queue string) string {
 	for _, g := range gaps {
 		if since.Before(g.To) && (g.Queue == "" || g.Queue == queue) {
@@ -124,11 +124,11 @@ func hidingFault(gaps []Gap, since time.Time, queue string) string {
 	return ""
 }
 
-// publisherKill says whose kill may have lost a message that was published at a time, and that nobody
-// got; empty if no process was killed then. A broker promises to keep what it has confirmed. The
-// trace tells of a publish when the channel routes it; when the publisher's connection ends, the
-// channel ends, too, and a quorum queue may not have got the message yet. (RabbitMQ 3.10 on a busy
-// machine: three dispatches of an executor that had been killed 75 ms before.)
+// publisherKill returns the kill of a process that may have lost a message published at a time; empty if no
+// process was killed then. A broker need not keep a message before its confirmation. The trace reports a
+// publish when the channel routes it. If the publisher's connection then ends, the channel ends, too, and a
+// quorum queue may not have received the message. (RabbitMQ 3.10 on a busy machine lost three dispatches of
+// an executor killed 75 ms before.)
 func publisherKill(own []Item, published time.Time) string {
 	for i := range own {
 		if e := &own[i].Event; e.Kind == history.ProcessCrashed && published.Sub(own[i].Wall).Abs() < Lag {

@@ -13,18 +13,18 @@ import (
 	"handoff/core/execution"
 )
 
-// Stream makes a history from the evidence of a run that is too long to keep, window by window. It
-// forgets each window after passing it on, and deletes from the database what it has read.
+// Stream makes a history, window by window, from the evidence of a run that is too long to keep. It discards
+// each window after returning it, and deletes from the database the rows that it has read.
 //
-// A window ends at a moment before which everything is known. For the database that is the
-// beginning of the oldest transaction that has written and not ended, because triggers date what a
-// transaction writes, so not before it began. Shims write a line directly after reading the clock;
-// shimLag allows for that. A later line is put at the beginning of the next window, and counted.
+// A window ends at a moment before which everything is known. For the database, that is the beginning of the
+// oldest open transaction that has written: its rows are dated by triggers, so never before it began. Shims
+// write a line directly after reading the clock; shimLag allows for that. A later line is put at the
+// beginning of the next window, and counted.
 //
-// Messages are left out, because the broker's trace of everything costs more than the load itself.
-// The order is that of Order.
+// Messages are left out, because the broker's trace costs more than the load itself. Events are ordered as by
+// Order.
 //
-// A Stream is for one task.
+// A Stream is not safe for concurrent use.
 type Stream struct {
 	database  *Database
 	witnesses []*Witness
@@ -32,25 +32,24 @@ type Stream struct {
 	conn      *pgx.Conn
 
 	own, rows, runs []Item
-	// taken holds the numbers of evidence that was read and perhaps not deleted yet.
+	// taken holds the numbers of rows that were read, but perhaps not deleted yet.
 	taken map[int64]bool
-	// claims are the claims of executions that may still have a process; old are claims that no
-	// process runs any more, the oldest first.
+	// claims holds the claims of executions that may still have a process. old holds claims that have ended,
+	// the oldest first.
 	claims map[execution.Key]history.Event
 	old    []oldClaim
 	step   uint64
 	until  time.Time
-	// failure says why an action failed; see Sources.Failure.
+	// failure returns why an action failed; see Sources.Failure.
 	failure func(execution.ID, int) (execution.Reason, int)
-	// Late counts events that came after their window; Behind is how far the end of the last window
-	// was behind the present.
+	// Late counts events that came after their window. Behind is the age of the last window's end.
 	Late   int
 	Behind time.Duration
-	// Unread is the first unreadable line of a journal, nil if there was none.
+	// Unread is the error of the first unreadable line of a journal; nil for none.
 	Unread error
 }
 
-// oldClaim is a claim that has ended, with the time.
+// oldClaim is a claim that has ended, with the time of its end.
 type oldClaim struct {
 	key   execution.Key
 	since time.Time
@@ -58,7 +57,7 @@ type oldClaim struct {
 
 const (
 	shimLag = 2 * time.Second
-	// claimKept is how long after the end of a claim one of its processes may still report.
+	// claimKept is the time after the end of a claim in which its process may still report.
 	claimKept = 5 * time.Minute
 	// streamBatch limits the number of rows read at once.
 	streamBatch = 5000
@@ -66,8 +65,8 @@ const (
 	streamWithin = 10 * time.Second
 )
 
-// NewStream returns a stream of a database's evidence and of witnesses. failure says why their actions
-// failed; see Sources. Times count from start, as theirs do.
+// NewStream returns a stream of the evidence of a database and of witnesses. failure is Sources.Failure.
+// Times count from start, as those of the database and the witnesses must.
 func NewStream(database *Database, witnesses []*Witness, start time.Time, failure func(execution.ID, int) (execution.Reason, int)) *Stream {
 	return &Stream{
 		database: database, witnesses: witnesses, start: start, until: start, failure: failure,
@@ -75,17 +74,17 @@ func NewStream(database *Database, witnesses []*Witness, start time.Time, failur
 	}
 }
 
-// Close closes its connection.
+// Close closes the connection to the database.
 func (s *Stream) Close() {
 	if s.conn != nil {
 		_ = s.conn.Close(context.Background())
 	}
 }
 
-// Window takes the harness's own events since the last call and all other available evidence, and
-// returns the history up to the moment before which everything is known. An error means that the
-// database could not be asked, which may be a fault's work: its evidence then waits for the next
-// call. last says that nothing more will come.
+// Window takes the harness's own events since the last call and all other available evidence, and returns the
+// history up to the moment before which everything is known. An error means that reading the database failed,
+// perhaps because of a fault: its evidence then waits for the next call. last reports whether this is the
+// last call.
 func (s *Stream) Window(ctx context.Context, own []Item, last bool) ([]history.Event, error) {
 	s.own = append(s.own, own...)
 	began := time.Now().Round(0)
@@ -129,7 +128,7 @@ func (s *Stream) readEvidence(ctx context.Context) (known time.Time, err error) 
 	const oldest = `select least(clock_timestamp(), min(xact_start)) from pg_stat_activity
 		where datname = current_database() and backend_xid is not null and pid <> pg_backend_pid()`
 	if err := s.conn.QueryRow(ctx, oldest).Scan(&known); err != nil {
-		return known, fmt.Errorf("asking for the oldest transaction: %w", err)
+		return known, fmt.Errorf("querying the oldest transaction: %w", err)
 	}
 	for {
 		n, err := s.readBatch(ctx)
@@ -142,8 +141,8 @@ func (s *Stream) readEvidence(ctx context.Context) (known time.Time, err error) 
 	}
 }
 
-// readBatch takes one batch, and returns its number of rows. It doesn't take a row twice that was read
-// and perhaps not deleted, because the answer was lost.
+// readBatch takes one batch, and returns its number of rows. It skips rows that it has read before: the
+// answer to their deletion may have been lost.
 func (s *Stream) readBatch(ctx context.Context) (n int, err error) {
 	rows, err := s.conn.Query(ctx, selectEvidence+" order by id limit $1", streamBatch)
 	if err != nil {
@@ -172,7 +171,7 @@ func (s *Stream) readBatch(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// cutWindow orders what happened before a moment, and forgets it.
+// cutWindow removes and returns, in order, the events before a moment.
 func (s *Stream) cutWindow(known time.Time) []history.Event {
 	// Everything that one transaction wrote has the time of its last trigger, and stays together.
 	s.rows = groupTransactions(s.rows)
@@ -194,8 +193,7 @@ func (s *Stream) cutWindow(known time.Time) []history.Event {
 	return events
 }
 
-// splitItems divides items at a moment. An item that belongs to an earlier window is put at the
-// beginning of this one.
+// splitItems splits items at a moment. An item of an earlier window is put at the beginning of this one.
 func (s *Stream) splitItems(items []Item, known time.Time) (now, later []Item) {
 	for i := range items {
 		item := items[i]
@@ -213,7 +211,7 @@ func (s *Stream) splitItems(items []Item, known time.Time) (now, later []Item) {
 	return now, later
 }
 
-// forgetClaims drops the claims that ended long ago.
+// forgetClaims drops claims that ended more than claimKept ago.
 func (s *Stream) forgetClaims(database []Item, now time.Time) {
 	for i := range database {
 		if e := &database[i].Event; e.Kind == history.Transition && (e.From == execution.Running || e.From == execution.Canceling) && e.To != execution.Canceling {

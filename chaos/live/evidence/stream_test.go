@@ -9,7 +9,7 @@ import (
 	"handoff/core/execution"
 )
 
-// busyHour makes the evidence of many executions: each is created, claimed, run and completed, in overlapping
+// busyHour returns the evidence of n executions: each is created, claimed and run, and fails, in overlapping
 // transactions.
 func busyHour(n int) (own, database, witness []Item) {
 	r := rand.New(rand.NewPCG(1, 1))
@@ -48,8 +48,7 @@ func TestStreamWindowsEqualWholeHistory(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		s := NewStream(nil, nil, start, failure)
 		var got []history.Event
-		// Everything before a moment is available, in any order between the sources, and the window
-		// ends at that moment.
+		// Everything before a moment is available, and the window ends at that moment.
 		at := start
 		for given := (Sources{Own: own, Database: database, Witness: witness}); at.Before(start.Add(20 * time.Second)); {
 			at = at.Add(time.Duration(r.Uint64N(700)) * time.Millisecond)
@@ -91,7 +90,7 @@ func TestStreamForgetsOldClaims(t *testing.T) {
 	s.rows = database
 	s.cutWindow(start.Add(time.Minute))
 	if len(s.claims) != 200 {
-		t.Errorf("%d claims are kept for their processes, of 200", len(s.claims))
+		t.Errorf("%d of 200 claims are kept for their processes", len(s.claims))
 	}
 	s.cutWindow(start.Add(time.Hour))
 	if len(s.claims) != 0 || len(s.old) != 0 {
@@ -99,7 +98,7 @@ func TestStreamForgetsOldClaims(t *testing.T) {
 	}
 }
 
-// A line that comes after its window is judged at the beginning of the next window, and counted.
+// A line that comes after its window is put at the beginning of the next one, and counted.
 func TestStreamCountsLateLine(t *testing.T) {
 	s := NewStream(nil, nil, start, nil)
 	s.cutWindow(start.Add(time.Second))

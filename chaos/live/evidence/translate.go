@@ -10,7 +10,7 @@ import (
 	"handoff/core/execution"
 )
 
-// row is a row of any of the tables, as the trigger wrote it. Columns that a table lacks are zero.
+// row is a row of any table, as the trigger wrote it. Columns that its table lacks are zero.
 type row struct {
 	ID            int64      `json:"id"`
 	Execution     int64      `json:"execution"`
@@ -71,7 +71,7 @@ type row struct {
 	Registered *time.Time `json:"registered_at"`
 }
 
-// healthFigures are a worker's figures of its runs, from a heartbeat.
+// healthFigures holds a worker's statistics of its runs, from a heartbeat.
 type healthFigures struct {
 	Total       int64      `json:"total_executions"`
 	Failed      int64      `json:"failed_executions"`
@@ -79,15 +79,15 @@ type healthFigures struct {
 	LastFailure *time.Time `json:"last_failure"`
 }
 
-// hasFailure says that they contain a failure.
+// hasFailure reports whether the statistics contain a failure.
 func (h *healthFigures) hasFailure() bool { return h.Consecutive+h.Failed > 0 }
 
-// differsFrom says that they are new information, by the rule of the database's model.
+// differsFrom reports whether the statistics are new information, by the rule of the database's model.
 func (h *healthFigures) differsFrom(was *healthFigures) bool {
 	return h.Consecutive != was.Consecutive || h.Failed != was.Failed || h.hasFailure() && h.Total != was.Total
 }
 
-// translation turns one row's change into events.
+// translation turns the change of one row into events.
 type translation struct {
 	start   time.Time
 	at      time.Time
@@ -96,7 +96,7 @@ type translation struct {
 	*row
 }
 
-// sinceStart is a time as time since the start; 0 for none.
+// sinceStart returns the time since the start; 0 for nil.
 func (tr *translation) sinceStart(t *time.Time) time.Duration {
 	if t == nil {
 		return 0
@@ -104,8 +104,8 @@ func (tr *translation) sinceStart(t *time.Time) time.Duration {
 	return t.Sub(tr.start)
 }
 
-// decisionTime is when the database decided the change, if the row says so; the trigger fires slightly
-// later.
+// decisionTime returns the time at which the database decided the change, if the row has it, else that of the
+// trigger, which fires slightly later.
 func (tr *translation) decisionTime(t *time.Time) time.Duration {
 	if t == nil || t.After(tr.at) {
 		return tr.at.Sub(tr.start)
@@ -134,7 +134,7 @@ func (tr *translation) executionEvents() ([]history.Event, error) {
 		e, err := tr.creationEvent(status)
 		return []history.Event{e}, err
 	}
-	// A claim that marks its dispatch does so first, as in the model.
+	// A claim that also marks its dispatch as published does so first, as in the model.
 	if tr.was.PublishedAt == nil && tr.PublishedAt != nil {
 		e := tr.newEvent(history.PublishedMarked)
 		e.At = tr.decisionTime(tr.PublishedAt)
@@ -167,12 +167,12 @@ func (tr *translation) executionEvents() ([]history.Event, error) {
 		e.Execution, e.Chain, e.Action = execution.ID(tr.ID), tr.chainID(), tr.Action
 		events = append([]history.Event{e}, events...)
 	}
-	// A mark that changes is a second handling.
+	// A changed mark is a second handling.
 	if tr.Orchestrated != nil && (tr.was.Orchestrated == nil || !tr.was.Orchestrated.Equal(*tr.Orchestrated)) {
 		e := tr.newEvent(history.Orchestrated)
 		e.At = tr.decisionTime(tr.Orchestrated)
 		e.Execution, e.Chain, e.From = execution.ID(tr.ID), tr.chainID(), status
-		e.Count = tr.RetryCount // Order finds the retry by it
+		e.Count = tr.RetryCount // Order finds the retry by this count
 		if e.Reason, err = execution.ParseReason(tr.FailureReason); err != nil {
 			return nil, err
 		}
@@ -204,7 +204,7 @@ func (tr *translation) creationEvent(status execution.Status) (e history.Event, 
 	return e, err
 }
 
-// secondsToDuration converts the database's number of seconds, exact to the microsecond.
+// secondsToDuration converts the database's number of seconds, rounded to microseconds.
 func secondsToDuration(s float64) time.Duration {
 	return time.Duration(math.Round(s*1e6)) * time.Microsecond
 }
@@ -289,7 +289,7 @@ func (tr *translation) healthEvent(f *healthFigures) history.Event {
 	return e
 }
 
-// cordonEvents is an operator's change of a worker.
+// cordonEvents returns an operator's change of a worker.
 func (tr *translation) cordonEvents() []history.Event {
 	e := tr.newEvent(history.WorkerCordoned)
 	e.Worker = execution.WorkerID(tr.ID)
@@ -299,7 +299,7 @@ func (tr *translation) cordonEvents() []history.Event {
 	return []history.Event{e}
 }
 
-// slotEvents is a concurrency slot that is freed, taken, or passed on.
+// slotEvents returns the events of a concurrency slot that is freed, taken, or passed on.
 func (tr *translation) slotEvents() []history.Event {
 	var events []history.Event
 	note := func(kind history.Kind, id int64) {
@@ -329,7 +329,7 @@ func (tr *translation) deadLetterEvents() ([]history.Event, error) {
 	return []history.Event{e}, nil
 }
 
-// observationEvents is what an observing part would have done.
+// observationEvents returns the act that an observe-only part would have taken.
 func (tr *translation) observationEvents() ([]history.Event, error) {
 	e := tr.newEvent(history.Observed)
 	e.At = tr.decisionTime(tr.At)

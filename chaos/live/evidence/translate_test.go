@@ -8,8 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// The triggers' rows about a worker give the same events as the simulated database writes for these
-// changes.
+// The triggers' rows about a worker become the same events as in the simulated database.
 func TestWorkerRowsBecomeModelEvents(t *testing.T) {
 	d := NewDatabase("", start)
 	const before = `{"worker": 1, "incarnation": 7, "name": "w", "lifecycle": "active", "beat": 3, "consumer_alive": true,
@@ -37,15 +36,15 @@ func TestWorkerRowsBecomeModelEvents(t *testing.T) {
 			},
 		},
 		{
-			"an outage of its health endpoint that begins", "observation", "", `{"part": "health_prober", "worker": 1, "would": "unreachable", "reason": "refused", "at": "2026-01-01T00:00:03Z"}`,
+			"an outage of its health endpoint begins", "observation", "", `{"part": "health_prober", "worker": 1, "would": "unreachable", "reason": "refused", "at": "2026-01-01T00:00:03Z"}`,
 			[]history.Event{{Kind: history.Observed, Count: 1}},
 		},
 		{
-			"and is over", "observation", `{"part": "health_prober", "worker": 1}`, `{"part": "health_prober", "worker": 1, "ended_at": "2026-01-01T00:00:03Z"}`,
+			"the outage ends", "observation", `{"part": "health_prober", "worker": 1}`, `{"part": "health_prober", "worker": 1, "ended_at": "2026-01-01T00:00:03Z"}`,
 			[]history.Event{{Kind: history.Observed}},
 		},
 		{
-			"a dispatch that would be taken back", "observation", "",
+			"a dispatch that would be reclaimed", "observation", "",
 			`{"part": "execution_timeout_monitor", "worker": 1, "execution": 5, "epoch": 2, "would": "requested", "reason": "dispatch_timeout"}`,
 			[]history.Event{{Kind: history.Observed, Execution: 5, Epoch: 2, To: execution.Requested, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout}},
 		},
@@ -76,8 +75,7 @@ func TestWorkerRowsBecomeModelEvents(t *testing.T) {
 	}
 }
 
-// An end that the same statement handles is two events of one moment: first the change, then the
-// handling.
+// An end that the same statement handles becomes two events at one time: first the change, then the handling.
 func TestHandledEndBecomesTwoEvents(t *testing.T) {
 	d := NewDatabase("", start)
 	const was = `{"id": 5, "status": "running", "epoch": 1, "worker": 1, "incarnation": 7}`
@@ -94,8 +92,8 @@ func TestHandledEndBecomesTwoEvents(t *testing.T) {
 	}
 }
 
-// A dispatch that claims in the same update is the two transitions that the audit has, at one
-// moment; the first has no worker yet, and the epoch of before.
+// A dispatch that claims in the same update becomes two transitions at one time, as in the audit. The first
+// has no worker yet, and the old epoch.
 func TestOneStepDispatchBecomesTwoTransitions(t *testing.T) {
 	d := NewDatabase("", start)
 	const was = `{"id": 5, "status": "requested", "epoch": 1}`

@@ -1,5 +1,5 @@
-// Package scrape turns a daemon's answer at /metrics back into the figures from which it was made,
-// and passes them to the evaluator of the alert rules, like a Prometheus beside the daemons.
+// Package scrape parses a daemon's metrics page back into figures and passes them to the evaluator of the
+// alert rules, as a Prometheus alongside the daemons would.
 package scrape
 
 import (
@@ -18,10 +18,10 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Reader feeds an evaluator. Only one task at a time may use it.
+// Reader feeds an evaluator with scraped figures. It is not safe for concurrent use.
 type Reader struct {
 	evaluator *alert.Evaluator
-	// scale is the duration of one second of a scenario, in seconds.
+	// scale is the real duration, in seconds, of one second of a scenario.
 	scale   float64
 	table   []telemetry.Info
 	figures map[string]telemetry.Figure
@@ -33,19 +33,18 @@ type counterKey struct {
 	process string
 	figure  telemetry.Figure
 	labels  telemetry.Labels
-	// times says that it counts a histogram's measurements, not their sum.
+	// times reports whether it counts a histogram's measurements, not their sum.
 	times bool
 }
 
-// ErrForeign means that the text has figures that this version doesn't export.
+// ErrForeign means that the page has figures that this version doesn't export.
 var ErrForeign = errors.New("not a figure of this version")
 
-// prefix begins the names of all figures; everything else that a process exports is about its
-// runtime.
+// prefix begins the names of all figures. Everything else that a process exports concerns its runtime.
 const prefix = "handoff_"
 
-// New returns a reader for processes whose durations are those of the scenario times scale. It
-// divides exported seconds by scale, because rules are on the scenario's time scale.
+// New returns a reader for processes whose durations are the scenario's times scale. It divides exported
+// seconds by scale, because rules use the scenario's time scale.
 func New(evaluator *alert.Evaluator, scale float64) *Reader {
 	r := &Reader{
 		evaluator: evaluator, scale: scale, table: telemetry.Table(), figures: make(map[string]telemetry.Figure), counted: make(map[counterKey]int64),
@@ -64,13 +63,12 @@ type sample struct {
 	value, measured int64
 }
 
-// Take takes one answer of a process. Figures that the process no longer exports are gone, as for
-// Prometheus. After an error nothing has been taken.
+// Take reads one page of a process. Figures that the process no longer exports disappear, as in Prometheus.
+// An error leaves the evaluator unchanged.
 //
-// A counter is assumed to have started at 0 with its process, and to have restarted if it is lower
-// than before. increase() does the same if Prometheus knows when a counter was created, that is,
-// with its feature created-timestamp-zero-ingestion. Without the feature it ignores a counter's
-// value at the first sight.
+// Take assumes that a counter started at 0 with its process, and restarted if it is lower than before.
+// Prometheus' increase() does the same with the feature created-timestamp-zero-ingestion, which uses a
+// counter's creation time. Without the feature, it ignores a counter's first value.
 func (r *Reader) Take(process string, text io.Reader) error {
 	samples, err := r.parsePage(text)
 	if err != nil {
@@ -96,7 +94,7 @@ func (r *Reader) Take(process string, text io.Reader) error {
 	return nil
 }
 
-// counterGrowth is how much a counter has grown since the last answer.
+// counterGrowth returns a counter's growth since the last page.
 func (r *Reader) counterGrowth(c counterKey, value int64) int64 {
 	grown := value - r.counted[c]
 	if grown < 0 {
@@ -106,10 +104,10 @@ func (r *Reader) counterGrowth(c counterKey, value int64) int64 {
 	return grown
 }
 
-// Gone says that a process did not answer, so nothing exports its gauges.
+// Gone drops the gauges of a process that did not answer.
 func (r *Reader) Gone(process string) { r.evaluator.Ended(process) }
 
-// parsePage parses an answer.
+// parsePage parses a page, and ignores figures that no rule uses.
 func (r *Reader) parsePage(text io.Reader) (samples []sample, err error) {
 	var parser expfmt.TextParser
 	families, err := parser.TextToMetricFamilies(text)
@@ -117,8 +115,7 @@ func (r *Reader) parsePage(text io.Reader) (samples []sample, err error) {
 		return nil, fmt.Errorf("reading metrics: %w", err)
 	}
 	for name, family := range families {
-		// No rule uses the pools' figures, and no process reports them: they are read at each
-		// scrape.
+		// No rule uses the pools' figures, which are read at each scrape and not reported.
 		if !strings.HasPrefix(name, prefix) || slices.Contains(telemetry.PoolFigures(), name) {
 			continue
 		}
@@ -161,7 +158,7 @@ func (r *Reader) metricLabels(f telemetry.Figure, m *dto.Metric) (l telemetry.La
 	return l, nil
 }
 
-// metricValue is a line's value as it was given to the recorder.
+// metricValue returns a line's value in the recorder's unit.
 func (r *Reader) metricValue(f telemetry.Figure, m *dto.Metric) (int64, error) {
 	info := &r.table[f]
 	var value float64

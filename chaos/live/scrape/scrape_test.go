@@ -14,14 +14,14 @@ import (
 	"handoff/core/telemetry/exporter"
 )
 
-// page is an exporter's answer.
+// page returns an exporter's page.
 func page(e *exporter.Exporter) io.Reader {
 	w := httptest.NewRecorder()
 	e.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	return w.Body
 }
 
-// bothRecorders records a figure twice: at an exporter that is scraped, and directly at an evaluator.
+// bothRecorders records a figure twice: in a scraped exporter, and directly in an evaluator.
 type bothRecorders []telemetry.Recorder
 
 func (b bothRecorders) Listens() bool { return true }
@@ -105,8 +105,8 @@ func report(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
 	}
 }
 
-// For every rule: the same alerts fire and resolve whether the core reports the figures to the
-// evaluator or the evaluator reads them from a page, with the names used there.
+// For every rule, the same alerts fire and resolve whether the core reports the figures to the evaluator or
+// the evaluator reads them from a page.
 func TestScrapedFiguresFireTheSameAlerts(t *testing.T) {
 	for _, rule := range telemetry.Rules() {
 		e, told, scraped := exporter.New(), alert.NewEvaluator(), alert.NewEvaluator()
@@ -126,7 +126,7 @@ func TestScrapedFiguresFireTheSameAlerts(t *testing.T) {
 			}
 		}
 		if stories[0] != stories[1] || !strings.Contains(stories[0], "+"+rule.Name+" ") || !strings.Contains(stories[0], "-"+rule.Name+" ") {
-			t.Errorf("%s: told %q, read %q", rule.Name, stories[0], stories[1])
+			t.Errorf("%s: reported %q, read %q", rule.Name, stories[0], stories[1])
 		}
 	}
 }
@@ -191,11 +191,11 @@ func TestGoneProcessLosesItsGauges(t *testing.T) {
 	}
 	reader.Gone("executor-1")
 	if changes := b.Look(telemetry.SampleInterval); len(changes) != 1 || changes[0].Firing {
-		t.Errorf("nobody answers: %v", changes)
+		t.Errorf("without an answer: %v", changes)
 	}
 }
 
-// A daemon's page also has the figures of its connection pools, which the core does not report.
+// A daemon's page also has figures of its connection pools, which the core does not report.
 func TestReaderIgnoresPoolFigures(t *testing.T) {
 	e, b := exporter.New(), alert.NewEvaluator()
 	e.Pools([]string{"work"}, func() telemetry.PoolUse { return telemetry.PoolUse{Most: 4, InUse: 1} })
@@ -221,7 +221,7 @@ func TestReaderRejectsInvalidPages(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 		if got := fired(b, 0); got != nil {
-			t.Errorf("%q was taken nevertheless: %v", text, got)
+			t.Errorf("%q was taken despite the error: %v", text, got)
 		}
 	}
 }
