@@ -20,16 +20,15 @@ import (
 	"handoff/core/testenv"
 )
 
-// These are the attacks of docs/attacks.md that take real processes. Its other attacks are tried in
-// the tests of the packages that the page names.
+// These are the attacks of docs/attacks.md that need real processes. The packages that the page names test
+// its other attacks.
 
 // garbageVariable sets the number of unreadable messages ahead of a good execution. The default is
 // 1,000, 5,000 in make test-all, and 200,000 in make attack.
 const garbageVariable = "HANDOFF_TEST_GARBAGE"
 
-// Behind any number of unreadable messages in its worker's queue, a good execution starts; make
-// test-all judges that it starts within five seconds. The worker's log stays below 1 MB, and every
-// message is stored.
+// An execution behind any number of unreadable messages in its worker's queue starts, in make test-all within
+// five seconds. The worker's log stays below 1 MB, and every message is stored.
 func TestExecutionBehindGarbageStartsInTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
@@ -90,8 +89,8 @@ func TestExecutionBehindGarbageStartsInTime(t *testing.T) {
 	}
 }
 
-// publishGarbage publishes messages to the first worker's queue. The first ones, which can't expire there,
-// have headers that would end the broker's dead lettering.
+// publishGarbage publishes unreadable messages to the first worker's queue. The first ones, which can't
+// expire there, have headers that would end the broker's dead lettering.
 func (f *fixture) publishGarbage(n int) {
 	f.publish(broker.WorkerQueue(1), n, func(i int) amqp.Publishing {
 		m := amqp.Publishing{Body: []byte("\x1b[2J{\"message_type\": \xff")}
@@ -102,12 +101,12 @@ func (f *fixture) publishGarbage(n int) {
 	})
 }
 
-// hostileDeaths is an x-death header on which RabbitMQ 3.10 fails when it adds a death to it.
+// hostileDeaths returns an x-death header that makes RabbitMQ 3.10 fail when it adds a death.
 func hostileDeaths() amqp.Table {
 	return amqp.Table{"x-death": []any{amqp.Table{"queue": "q", "reason": int32(5), "count": "x"}, int32(3)}}
 }
 
-// publish sends n persistent messages to a queue, as anybody may who reaches the broker.
+// publish sends n persistent messages to a queue, as any client of the broker can.
 func (f *fixture) publish(queue string, n int, message func(i int) amqp.Publishing) {
 	f.t.Helper()
 	conn, err := amqp.Dial(f.c.Servers.RabbitMQ.URL)
@@ -135,8 +134,8 @@ func (f *fixture) publish(queue string, n int, message func(i int) amqp.Publishi
 	}
 }
 
-// TestAttacksOnRunningDaemons tries what is decided where a program puts its parts together: the
-// guard of the API's host, the protection of a worker, and whom a worker believes.
+// TestAttacksOnRunningDaemons tests protections that depend on a program's main function: the API's host
+// guard, the isolation of actions from their worker, and the worker's check of cancellations.
 func TestAttacksOnRunningDaemons(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
@@ -173,19 +172,19 @@ func TestAttacksOnRunningDaemons(t *testing.T) {
 		}
 		b.publish(broker.CancelQueue(1), 3, func(int) amqp.Publishing { return amqp.Publishing{Body: forged} })
 		if status := b.awaitEnd(id); status != "completed" {
-			t.Errorf("the action that a forged hint names is %s", status)
+			t.Errorf("the action of a forged cancellation is %s", status)
 		}
 		id = b.startExecution(t, "patient")
 		if status, text := b.request(t, http.MethodPost, fmt.Sprintf("/api/v1/executions/%d/cancel", id), ""); status != http.StatusAccepted {
 			t.Fatalf("a real cancellation: %d %s", status, text)
 		}
 		if status := b.awaitEnd(id); status != "cancelled" {
-			t.Errorf("the action that somebody cancels is %s", status)
+			t.Errorf("the action of a real cancellation is %s", status)
 		}
 	})
 }
 
-// request asks the first executor, with headers in pairs, and returns its answer.
+// request sends a request to the first executor, with headers in pairs, and returns the response.
 func (f *fixture) request(t *testing.T, method, path, body string, headers ...string) (status int, text string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(f.ctx, method, f.c.Executors[0].URL+path, strings.NewReader(body))
@@ -212,7 +211,7 @@ func (f *fixture) request(t *testing.T, method, path, body string, headers ...st
 	return answer.StatusCode, string(all)
 }
 
-// startExecution creates an execution and returns once it has started.
+// startExecution creates an execution and waits until it has started.
 func (f *fixture) startExecution(t *testing.T, action string) (id execution.ID) {
 	t.Helper()
 	status, text := f.request(t, http.MethodPost, "/api/v1/executions", fmt.Sprintf(`{"action_ref":%q}`, action))
@@ -261,13 +260,13 @@ func TestExecutorRevealsNothingWithoutToken(t *testing.T) {
 	}
 }
 
-// Nobody can prevent what a message with hostile headers does to RabbitMQ 3.10 when it expires, so
-// its executors must report it. The test ends a broker's dead lettering, so it has servers of its own.
+// An expiring message with hostile headers ends dead lettering in RabbitMQ 3.10. Nothing can prevent that, so
+// executors must report it. The test has its own servers, because it breaks the broker.
 func TestExpiredHostileHeadersShowInReadyz(t *testing.T) {
-	testenv.Nightly(t, "it takes servers of its own and half a minute")
+	testenv.Nightly(t, "starts separate servers, and takes half a minute")
 	c, err := Up(t.Context(), Options{Bin: binaries, Executors: 1, Workers: 1, Env: calmEnv()})
 	servers.Require(t, err)
-	t.Cleanup(func() { _ = c.Down() }) // it was broken on purpose
+	t.Cleanup(func() { _ = c.Down() }) // the test has broken it
 	b := &fixture{t: t, ctx: t.Context(), c: c}
 	b.connect()
 	worker := c.Workers[0].Instance()
@@ -285,7 +284,7 @@ func TestExpiredHostileHeadersShowInReadyz(t *testing.T) {
 		}
 		return m
 	})
-	// The executor tests the path sooner when it meets what it can't read.
+	// The executor tests the dead letter path sooner after an unreadable message.
 	b.publish(broker.QueueRequested, 1, func(int) amqp.Publishing { return amqp.Publishing{Body: []byte("garbage")} })
 	const canaryInterval, canaryWait = 5 * time.Minute, 10 * time.Second // the bound that the page states
 	for began := time.Now(); ; time.Sleep(time.Second) {
@@ -294,14 +293,14 @@ func TestExpiredHostileHeadersShowInReadyz(t *testing.T) {
 			t.Fatal(err)
 		}
 		if arrived == letters {
-			t.Skip("this broker goes on: it does not have the defect")
+			t.Skip("this broker keeps dead lettering: it does not have the defect")
 		}
 		if status, text := b.request(t, http.MethodGet, "/readyz", ""); status != http.StatusOK {
 			t.Logf("after %v, with %d of %d dead letters: %s", time.Since(began), arrived, letters, text)
 			return
 		}
 		if time.Since(began) > canaryInterval+canaryWait {
-			t.Fatalf("/readyz is still well, with %d of %d dead letters", arrived, letters)
+			t.Fatalf("/readyz is still ok, with %d of %d dead letters", arrived, letters)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// recordingServer is a server that records what is done to it.
+// recordingServer is a server that records the acts on it.
 type recordingServer struct {
 	runs  bool
 	asked []string
@@ -31,7 +31,7 @@ func (r *recordingServer) note(what string) error {
 	return nil
 }
 
-// A server that runs can be broken and started again; one that does not says so, and what to do.
+// A running server can be broken and restarted. For one that is down, the error names the remedy.
 func TestServerIsBrokenAndRestarted(t *testing.T) {
 	s := &recordingServer{runs: true}
 	var said []string
@@ -48,15 +48,15 @@ func TestServerIsBrokenAndRestarted(t *testing.T) {
 	}
 }
 
-// slowServer is a server that takes long to start, as RabbitMQ does with many queues or on a busy machine.
+// slowServer is a server that starts slowly, as RabbitMQ does with many queues or on a busy machine.
 type slowServer struct{ recordingServer }
 
 func (s *slowServer) Start(context.Context) error {
-	time.Sleep(4 * time.Minute) // of the bubble's time
+	time.Sleep(4 * time.Minute) // of synctest's time
 	return s.note("started")
 }
 
-// Whoever starts a server waits until it answers, also where that takes minutes.
+// A request to start a server returns only when the server answers, even after minutes.
 func TestControlWaitsForSlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Cluster{links: newLinks()}
@@ -65,13 +65,12 @@ func TestControlWaitsForSlowStart(t *testing.T) {
 		question := httptest.NewRequest(http.MethodPost, "http://127.0.0.1"+ProcessesPath+"/broker/start", http.NoBody)
 		c.controlRoutes(map[string]server{"broker": broker}).ServeHTTP(answer, question)
 		if answer.Code != http.StatusOK || !slices.Equal(broker.asked, []string{"started"}) {
-			t.Errorf("the broker was asked %q, and the answer is %d %s", broker.asked, answer.Code, answer.Body)
+			t.Errorf("acts on the broker: %q; response: %d %s", broker.asked, answer.Code, answer.Body)
 		}
 	})
 }
 
-// Every client that can reach a port of this machine may crash processes. Pages of other sites must
-// not be able to, whatever their browser sends.
+// Every local client may crash processes. Pages of other sites must not, whatever their browser sends.
 func TestControlPortRejectsForeignPages(t *testing.T) {
 	c := &Cluster{links: newLinks()}
 	address, err := c.serveControl()
@@ -83,7 +82,7 @@ func TestControlPortRejectsForeignPages(t *testing.T) {
 		path, host, origin string
 		status             int
 	}{
-		{"/processes/worker-1/resume", "", "", http.StatusNotFound}, // the answer that there is no such process
+		{"/processes/worker-1/resume", "", "", http.StatusNotFound}, // there is no such process
 		{"/processes/worker-1/resume", "localhost:1", "", http.StatusNotFound},
 		{"/processes/worker-1/resume", "evil.example", "http://evil.example", http.StatusForbidden},
 		{"/processes/worker-1/resume", "evil.example", "", http.StatusForbidden},

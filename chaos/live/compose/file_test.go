@@ -20,7 +20,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// root is the folder of the compose file, to which its paths are relative.
+// root is the folder of the compose file. The file's paths are relative to it.
 const root = "../../.."
 
 // describedService is the part of a compose service that these tests read.
@@ -52,8 +52,7 @@ func readYAML(t *testing.T, path string, into any) {
 	}
 }
 
-// A service's stop grace period is at least as long as its worker says at its start that a stop can
-// take.
+// A service's stop grace period covers the longest stop that its worker announces when it starts.
 func TestStopGracePeriodCoversWorkerShutdown(t *testing.T) {
 	for _, profile := range []config.Profile{config.Documented, config.Hardened} {
 		c := config.Default(profile).Worker
@@ -64,7 +63,7 @@ func TestStopGracePeriodCoversWorkerShutdown(t *testing.T) {
 			}
 			grace, err := time.ParseDuration(s.StopGracePeriod)
 			if err != nil || grace < longest || grace > time.Minute {
-				t.Errorf("%s is stopped with stop_grace_period %q (%v); under the profile %s it can take %v", name, s.StopGracePeriod, err, profile, longest)
+				t.Errorf("%s has stop_grace_period %q (%v); under the profile %s a stop can take %v", name, s.StopGracePeriod, err, profile, longest)
 			}
 		}
 	}
@@ -96,11 +95,11 @@ func TestImageDoesNotRunAsRoot(t *testing.T) {
 	last := string(text)[strings.LastIndex(string(text), "\nFROM "):]
 	users := regexp.MustCompile(`(?m)^USER (.*)$`).FindAllStringSubmatch(last, -1)
 	if len(users) == 0 || !regexp.MustCompile(`^[1-9][0-9]*(:[1-9][0-9]*)?$`).MatchString(users[len(users)-1][1]) {
-		t.Errorf("the image's user is %q: a number other than 0 is wanted, so that an orchestrator can tell that it is not root", users)
+		t.Errorf("the image's user is %q: want a number other than 0, so that an orchestrator can detect that it is not root", users)
 	}
 }
 
-// The build context contains everything from which the daemons are built.
+// The build context contains every package of the daemons.
 func TestBuildContextContainsDaemonPackages(t *testing.T) {
 	ignored, err := os.ReadFile(filepath.Join(root, ".dockerignore"))
 	if err != nil {
@@ -120,7 +119,7 @@ func TestBuildContextContainsDaemonPackages(t *testing.T) {
 	lines := strings.Split(string(ignored), "\n")
 	for name := range wanted {
 		if !slices.Contains(lines, "!"+name) {
-			t.Errorf(".dockerignore keeps %s out of the image's build, and the daemons need it", name)
+			t.Errorf(".dockerignore excludes %s, which the daemons need, from the image's build", name)
 		}
 	}
 	if len(wanted) < 4 {
@@ -163,7 +162,7 @@ func TestPrometheusScrapesEveryDaemonAndReadsRules(t *testing.T) {
 	slices.Sort(asked)
 	slices.Sort(wanted)
 	if !slices.Equal(asked, wanted) || len(asked) == 0 {
-		t.Errorf("Prometheus asks %v, and the file's daemons listen at %v", asked, wanted)
+		t.Errorf("Prometheus scrapes %v, and the file's daemons listen at %v", asked, wanted)
 	}
 	interval := telemetry.SampleInterval.String()
 	if file.Global.Scrape != interval || file.Global.Evaluate != interval {
@@ -175,10 +174,10 @@ func TestPrometheusScrapesEveryDaemonAndReadsRules(t *testing.T) {
 	s := services["prometheus"]
 	const rules = "./core/telemetry/alerts.rules.yaml:/etc/prometheus/alerts.rules.yaml:ro"
 	if !slices.Contains(s.Volumes, rules) || !slices.Equal(file.RuleFiles, []string{"alerts.rules.yaml"}) {
-		t.Errorf("mounted are %v, and read is %v: %s is wanted", s.Volumes, file.RuleFiles, rules)
+		t.Errorf("%v are mounted, and %v is read: want %s", s.Volumes, file.RuleFiles, rules)
 	}
 	if !slices.Contains(s.Command, "--enable-feature=created-timestamp-zero-ingestion") {
-		t.Errorf("%v: without created-timestamp-zero-ingestion the first events that a counter counts raise no alert", s.Command)
+		t.Errorf("%v: without created-timestamp-zero-ingestion, a counter's first events raise no alert", s.Command)
 	}
 }
 
@@ -186,7 +185,7 @@ func TestPrometheusScrapesEveryDaemonAndReadsRules(t *testing.T) {
 func TestPromtoolAcceptsConfiguration(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
-		err = errors.New("no promtool, so Prometheus' configuration is not checked by it (Debian has it in the package prometheus)")
+		err = errors.New("no promtool, so Prometheus' configuration is not checked (Debian has it in the package prometheus)")
 	}
 	without.Need(t, without.Promtool, err)
 	folder := t.TempDir()
@@ -205,7 +204,7 @@ func TestPromtoolAcceptsConfiguration(t *testing.T) {
 	}
 }
 
-// Only this machine can reach the published ports, and each port can be changed.
+// Only this machine can reach the published ports, and a variable can change each port.
 func TestPublishedPortsAreLoopbackOnly(t *testing.T) {
 	services := describedServices(t)
 	port := regexp.MustCompile(`^127\.0\.0\.1:\$\{HANDOFF_[A-Z]+_PORT:-[0-9]+\}:[0-9]+$`)

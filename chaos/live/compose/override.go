@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// overrideFile is a file that docker compose lays over another one.
+// overrideFile is a compose file with changes to another one.
 type overrideFile struct {
 	Services map[string]serviceEntry `yaml:"services"`
 	Networks map[string]networkEntry `yaml:"networks,omitempty"`
@@ -29,10 +29,10 @@ type networkEntry struct {
 	Labels map[string]string `yaml:"labels"`
 }
 
-// fileExecutor is the file's process whose port is published, by the variable HANDOFF_API_PORT.
+// fileExecutor is the only process of the file with a published port, set by the variable HANDOFF_API_PORT.
 const fileExecutor = "executor-1"
 
-// The image of the file's daemons, and the variable that names another.
+// The image of the file's daemons, and the variable that replaces it.
 const (
 	imageVariable = "HANDOFF_IMAGE"
 	daemonImage   = "${" + imageVariable + ":-handoff-chaos}"
@@ -52,9 +52,8 @@ func serversOverride(labels map[string]string) overrideFile {
 	}
 }
 
-// processesOverride describes executors and workers. A process that is in the file keeps the
-// settings that it has there. The files that it writes belong to this process's user, who reads
-// them.
+// processesOverride describes executors and workers. A process of the file keeps its other settings there.
+// Daemons run as this process's user, so that it can read their files.
 func processesOverride(all []*Service, labels map[string]string) overrideFile {
 	o := overrideFile{Services: make(map[string]serviceEntry)}
 	for _, p := range all {
@@ -78,7 +77,7 @@ func processesOverride(all []*Service, labels map[string]string) overrideFile {
 	return o
 }
 
-// escapeVariables keeps docker compose from expanding variables in a text.
+// escapeVariables escapes a text so that docker compose expands no variables in it.
 func escapeVariables(text string) string { return strings.ReplaceAll(text, "$", "$$") }
 
 func escapeValues(texts map[string]string) map[string]string {
@@ -89,7 +88,7 @@ func escapeValues(texts map[string]string) map[string]string {
 	return all
 }
 
-// writeOverride writes an override.
+// writeOverride writes an override as YAML.
 func writeOverride(path string, o overrideFile) error {
 	text, err := yaml.Marshal(o)
 	if err != nil {

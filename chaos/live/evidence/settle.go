@@ -99,7 +99,7 @@ func (s *stay) impliedDepartures(gaps []Gap, own []Item, depths map[string]int) 
 		return nil // some are still there, but it is unknown which
 	case s.delivered > 0:
 		e.Kind = history.Acked
-		// A deleted queue loses its delivered copies, too.
+		// The deletion of a queue may have removed delivered copies.
 		if hidingFault(gaps, s.first, s.queue) == "" {
 			e.Fault = s.unreadable
 		}

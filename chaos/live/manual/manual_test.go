@@ -39,7 +39,7 @@ func TestParseRejectsFaultWithReason(t *testing.T) {
 	}
 }
 
-// supervisorRecorder records its calls.
+// supervisorRecorder is a supervisor that records the acts.
 type supervisorRecorder struct{ asked []string }
 
 func (s *supervisorRecorder) Processes(context.Context) ([]cluster.Named, error) { return system, nil }
@@ -79,8 +79,8 @@ func (s *supervisorRecorder) Mend(context.Context) error {
 	return nil
 }
 
-// A slow database is slow for every process, and as fast as before after the fault. Undo heals what a
-// fault has left, and the fault's own end then finds nothing to do.
+// A slow database is slow for every process, until the fault ends. Undo heals the links, too, and the fault's
+// own end then has nothing to do.
 func TestSlowDatabaseIsMended(t *testing.T) {
 	for _, undone := range []bool{false, true} {
 		server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
@@ -125,7 +125,7 @@ func TestSlowDatabaseIsMended(t *testing.T) {
 		if s, f, err := manual.Parse("latency: {of: worker-1, to: [database], adds: 1ms}, for: 1h", system); err != nil {
 			t.Error(err)
 		} else if err := y.Break(t.Context(), s, f, func(string) {}); err == nil || !strings.Contains(err.Error(), "chaos inject --undo") {
-			t.Errorf("a second fault on the same link: %v; it should say what lasts there", err)
+			t.Errorf("a second fault on the same link: %v; the error should name --undo", err)
 		}
 		end := func() {
 			interrupt()
@@ -155,7 +155,7 @@ func inOrder(asked []string) []string {
 	return asked
 }
 
-// A cut link lets nothing through until the fault ends; Ctrl-C ends it early.
+// A cut link passes nothing until the fault ends. Ctrl-C ends it early.
 func TestLinkIsCutAndHealed(t *testing.T) {
 	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(prometheus.NewRegistry()), zerolog.Nop())
 	echo, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,7 +14,7 @@ import (
 	"handoff/chaos/live/compose"
 )
 
-// Control is the supervisor of a running `chaos up`, given by the address of its control interface.
+// Control is the supervisor of a running `chaos up`: the address of its control interface.
 type Control string
 
 var _ Supervisor = Control("")
@@ -85,7 +85,7 @@ func (c Compose) Do(ctx context.Context, name string, act cluster.Act) error {
 	return err
 }
 
-// serviceName is the compose file's name for a process or a server.
+// serviceName returns the compose file's name for a process or a server.
 func serviceName(name string) string {
 	switch name {
 	case fault.Broker:
@@ -96,7 +96,8 @@ func serviceName(name string) string {
 	return name
 }
 
-// composeCommand is docker compose's command for an act. A stop takes as long as the service's grace period.
+// composeCommand returns docker compose's command for an act. A stop may take the service's whole grace
+// period.
 func composeCommand(act cluster.Act) string {
 	switch act {
 	case cluster.Crash:

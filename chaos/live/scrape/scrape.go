@@ -107,7 +107,7 @@ func (r *Reader) counterGrowth(c counterKey, value int64) int64 {
 // Gone drops the gauges of a process that did not answer.
 func (r *Reader) Gone(process string) { r.evaluator.Ended(process) }
 
-// parsePage parses a page, and ignores figures that no rule uses.
+// parsePage parses a page, without the figures of the runtime and of the pools.
 func (r *Reader) parsePage(text io.Reader) (samples []sample, err error) {
 	var parser expfmt.TextParser
 	families, err := parser.TextToMetricFamilies(text)
