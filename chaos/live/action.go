@@ -32,7 +32,7 @@ func shellAction(a *scenario.Action, seed uint64) string {
 }
 
 // failInShell returns commands that fail with one of the action's exit codes or, if it has none, with its
-// reason in words.
+// printed reason.
 func failInShell(a *scenario.Action) string {
 	codes := exitCodesOf(a)
 	if len(codes) == 0 {

@@ -112,6 +112,6 @@ func TestStreamsDrawLogUniformly(t *testing.T) {
 		}
 	}
 	if under < 900 || under > 1100 {
-		t.Errorf("%d of 2000 draws are under 10s, half are wanted", under)
+		t.Errorf("%d of 2000 draws are under 10s, want half", under)
 	}
 }

@@ -59,7 +59,7 @@ func TestContainersRunScenario(t *testing.T) {
 	}
 	for _, f := range r.Faults {
 		if f.Touched == 0 {
-			t.Errorf("%s struck nothing", f.Fault)
+			t.Errorf("%s touched nothing", f.Fault)
 		}
 	}
 	if err := sandbox.Close(); err != nil {

@@ -73,7 +73,7 @@ func checkRefused(t *testing.T, what string, err error, code string) {
 	t.Helper()
 	var said *pgconn.PgError
 	if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &said) || said.Code != code {
-		t.Errorf("%s gives %v, want ErrUnavailable with SQLSTATE %s", what, err, code)
+		t.Errorf("%s: %v, want ErrUnavailable with SQLSTATE %s", what, err, code)
 	}
 }
 
@@ -121,7 +121,7 @@ func TestFullDatabaseAllowsReadsOnly(t *testing.T) {
 	for name, s := range map[string]*postgres.Store{"before": before, "during": during} {
 		checkRefused(t, "a write through the pool from "+name, registerWorker(t, s, name), "53100")
 		if workers, err := s.Workers(t.Context(), nil); err != nil || len(workers) != 0 {
-			t.Errorf("a read through the pool from %s gives %v, %v; want no workers", name, workers, err)
+			t.Errorf("a read through the pool from %s: %v, %v; want no workers", name, workers, err)
 		}
 	}
 	_, err = w.store.Create(t.Context(), []store.NewExecution{{ActionRef: "a"}})

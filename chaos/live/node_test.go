@@ -67,7 +67,7 @@ func checkTimeoutSupport(t *testing.T, w *world) {
 		t.Logf("RabbitMQ %s, %s queues: %v", version, queueType, err)
 		without := brokertest.FeaturesOf(queueType, version, false).Overdue == brokertest.StaysHeld
 		if without != (err != nil) || without && !strings.Contains(err.Error(), "no consumer timeout for "+queueType+" queues") {
-			t.Errorf("RabbitMQ %s says of %s queues: %v", version, queueType, err)
+			t.Errorf("RabbitMQ %s, %s queues: %v", version, queueType, err)
 		}
 	}
 }

@@ -222,7 +222,7 @@ func TestHashBindsHistoriesToSeeds(t *testing.T) {
 		t.Error("two seeds that swap their histories have the same hash")
 	}
 	if sum(1, 2) == sum(1, 3) {
-		t.Error("another history has the same hash")
+		t.Error("two histories of a seed have the same hash")
 	}
 }
 

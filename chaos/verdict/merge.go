@@ -221,7 +221,7 @@ func (st Stored) Restore() (*Scenario, error) {
 	}
 	for rule, b := range s.tally.Broken {
 		if b == nil {
-			return nil, fmt.Errorf("%s: nothing is said of the broken rule %s", s.Name, rule)
+			return nil, fmt.Errorf("%s: the counts of the broken rule %s are missing", s.Name, rule)
 		}
 	}
 	for i := range s.Violations {

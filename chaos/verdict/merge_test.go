@@ -97,7 +97,7 @@ func TestMergeCoversEveryScenarioField(t *testing.T) {
 				continue
 			}
 			if !field.IsExported() {
-				t.Errorf("%s.%s is not exported: a file does not keep it", name, field.Name)
+				t.Errorf("%s.%s is not exported, so files omit it", name, field.Name)
 				continue
 			}
 			seen := make(map[string]bool)

@@ -140,8 +140,8 @@ type prometheusFile struct {
 	} `yaml:"scrape_configs"`
 }
 
-// Prometheus scrapes every executor and worker of the compose file, on its port and at the interval
-// that the rules assume, and reads the rule file that the harness generates.
+// Prometheus scrapes every executor and worker of the compose file, on its port and at the rules' interval.
+// It reads the generated rule file.
 func TestPrometheusScrapesEveryDaemonAndReadsRules(t *testing.T) {
 	services := describedServices(t)
 	var file prometheusFile

@@ -25,8 +25,8 @@ type stay struct {
 
 // addDepartures adds the events by which copies left their queues, because the trace has no acknowledgements.
 // A copy that was delivered, has left and did not die was acknowledged. A copy that has left without a
-// delivery was lost by the broker, unless a gap may hide its fate, or its publisher was killed before the
-// broker confirmed it.
+// delivery was lost by the broker, unless a gap may hide its fate or its publisher may have been killed
+// before the confirmation.
 func addDepartures(heard []Item, gaps []Gap, own []Item, depths map[string]int) []Item {
 	stays := make(map[queuedCopy]*stay)
 	var order []*stay

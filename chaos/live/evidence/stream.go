@@ -81,7 +81,7 @@ func (s *Stream) Close() {
 	}
 }
 
-// Window takes the harness's own events since the last call and all other available evidence, and returns the
+// Window takes the harness's own events since the last call and all other available evidence. It returns the
 // history up to the moment before which everything is known. An error means that reading the database failed,
 // perhaps because of a fault: its evidence then waits for the next call. last reports whether this is the
 // last call.

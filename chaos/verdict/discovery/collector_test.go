@@ -79,7 +79,7 @@ func TestSituationIsTransitionWithPathFaults(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			got := tt.s.situations()
 			if tt.same != nil && !slices.Equal(got, tt.same) {
-				t.Errorf("%x is another situation than %x", got, tt.same)
+				t.Errorf("situations %x, want %x", got, tt.same)
 			}
 			if tt.same == nil && (slices.Equal(got, plain) || slices.Equal(got, crash)) {
 				t.Errorf("%x is the same situation", got)

@@ -88,7 +88,7 @@ func (c *Counts) UnmarshalJSON(text []byte) error {
 	}
 	for _, runs := range in.Seen {
 		if runs < 1 || runs > in.Runs || len(in.Seen) > Limit {
-			return errors.New("counts of situations: no runs give these; write the file again")
+			return errors.New("counts of situations: no runs can have these counts; write the file again")
 		}
 	}
 	*c = Counts{in.Runs, in.Seen, in.Capped}
