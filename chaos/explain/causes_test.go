@@ -19,31 +19,31 @@ func recordOf(events ...history.Event) *explain.Run {
 	return &explain.Run{Events: events, Workers: map[execution.WorkerID]string{1: "shell-1"}}
 }
 
-func move(id execution.ID, to execution.Status, process string) history.Event {
+func transitionEvent(id execution.ID, to execution.Status, process string) history.Event {
 	return history.Event{Kind: history.Transition, Execution: id, Chain: id, To: to, Process: process}
 }
 
 // lostExecutionRun returns a run in which a partition makes a worker lose an execution, among events of
 // another one.
 func lostExecutionRun() (*explain.Run, *explain.Violation) {
-	claimed := move(7, execution.Running, "shell-1")
+	claimed := transitionEvent(7, execution.Running, "shell-1")
 	claimed.Worker, claimed.Incarnation = 1, 1
 	r := recordOf(
 		history.Event{Kind: history.ProcessStarted, Process: "shell-1"},
 		history.Event{Kind: history.WorkerRegistered, Process: "shell-1", Worker: 1, Incarnation: 1},
 		history.Event{Kind: history.Created, Execution: 7, Chain: 7, Process: "client"},
 		history.Event{Kind: history.Created, Execution: 8, Chain: 8, Process: "client"},
-		move(7, execution.Scheduled, "executor-1"),
+		transitionEvent(7, execution.Scheduled, "executor-1"),
 		history.Event{Kind: history.Published, Message: 3, Execution: 7, Process: "executor-1"},
 		history.Event{Kind: history.Delivered, Message: 3, Execution: 7, Process: "shell-1"},
 		history.Event{Kind: history.FaultBegan, Fault: "partition shell-1", Process: "shell-1"},
 		claimed,
-		move(8, execution.Scheduled, "executor-1"),
+		transitionEvent(8, execution.Scheduled, "executor-1"),
 		history.Event{Kind: history.Logged, Process: "executor-1", Text: "noise"},
-		move(8, execution.Running, "shell-2"),
+		transitionEvent(8, execution.Running, "shell-2"),
 		history.Event{Kind: history.WorkerLifecycle, Process: "executor-1", Worker: 1, Incarnation: 1},
-		move(7, execution.Abandoned, "executor-1"),
-		move(8, execution.Completed, "shell-2"),
+		transitionEvent(7, execution.Abandoned, "executor-1"),
+		transitionEvent(8, execution.Completed, "shell-2"),
 	)
 	return r, &explain.Violation{Execution: 7, Step: 14, At: 13 * time.Second, Message: "execution 7 was taken from shell-1"}
 }
@@ -94,9 +94,9 @@ func TestFirstMutantActRepresentsLaterOnes(t *testing.T) {
 	}
 	events := []history.Event{mark("executor-2"), mark("executor-1")}
 	for i := range 60 {
-		events = append(events, move(execution.ID(100+i), execution.Scheduled, "executor-1"))
+		events = append(events, transitionEvent(execution.ID(100+i), execution.Scheduled, "executor-1"))
 	}
-	events = append(events, move(7, execution.Failed, "executor-1"))
+	events = append(events, transitionEvent(7, execution.Failed, "executor-1"))
 	r := recordOf(events...)
 	s := explain.FindCauses(r, &explain.Violation{Execution: 7, Step: uint64(len(events)), Message: "execution 7 failed"}, 5)
 	if !slices.Contains(s.Events, 0) || !slices.Contains(s.Events, 1) {

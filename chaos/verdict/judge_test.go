@@ -21,13 +21,13 @@ func goodRun(seed uint64) *verdict.Run {
 	}
 }
 
-func want(seeds int) verdict.Want {
+func wantFor(seeds int) verdict.Want {
 	return verdict.Want{Seeds: seeds, Sometimes: []string{"parked"}, Texts: []string{"boom"}, Faults: true}
 }
 
 // judgedScenario returns the judged result of n good runs, each modified by change.
 func judgedScenario(n int, change func(*verdict.Run)) *verdict.Scenario {
-	s := verdict.NewScenario(verdict.Scenario{Name: "s"}, want(n))
+	s := verdict.NewScenario(verdict.Scenario{Name: "s"}, wantFor(n))
 	for seed := range n {
 		r := goodRun(uint64(seed + 1))
 		change(r)
@@ -129,7 +129,7 @@ func TestFaultlessScenarioNeedsNoCompletions(t *testing.T) {
 }
 
 func TestIncompleteSweepIsInconclusive(t *testing.T) {
-	s := verdict.NewScenario(verdict.Scenario{}, want(200))
+	s := verdict.NewScenario(verdict.Scenario{}, wantFor(200))
 	if s.Judge(); s.Verdict != verdict.Inconclusive || s.Why[0] != "nothing was run" {
 		t.Errorf("no run: %v because of %q", s.Verdict, s.Why)
 	}
@@ -179,7 +179,7 @@ func TestScenarioIgnoresRunOrder(t *testing.T) {
 	var first *verdict.Scenario
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 5 {
-		s := verdict.NewScenario(verdict.Scenario{Name: "s"}, want(300))
+		s := verdict.NewScenario(verdict.Scenario{Name: "s"}, wantFor(300))
 		for _, i := range random.Perm(len(runs)) {
 			s.Add(runs[i])
 		}

@@ -20,13 +20,13 @@ type recordingServer struct {
 
 func (r *recordingServer) Running() bool { return r.runs }
 
-func (r *recordingServer) Start(context.Context) error { r.runs = true; return r.note("start") }
-func (r *recordingServer) Stop() error                 { r.runs = false; return r.note("stop") }
-func (r *recordingServer) Kill() error                 { r.runs = false; return r.note("kill") }
-func (r *recordingServer) Pause() error                { return r.note("pause") }
-func (r *recordingServer) Resume() error               { return r.note("resume") }
+func (r *recordingServer) Start(context.Context) error { r.runs = true; return r.record("start") }
+func (r *recordingServer) Stop() error                 { r.runs = false; return r.record("stop") }
+func (r *recordingServer) Kill() error                 { r.runs = false; return r.record("kill") }
+func (r *recordingServer) Pause() error                { return r.record("pause") }
+func (r *recordingServer) Resume() error               { return r.record("resume") }
 
-func (r *recordingServer) note(what string) error {
+func (r *recordingServer) record(what string) error {
 	r.asked = append(r.asked, what)
 	return nil
 }
@@ -53,7 +53,7 @@ type slowServer struct{ recordingServer }
 
 func (s *slowServer) Start(context.Context) error {
 	time.Sleep(4 * time.Minute) // of synctest's time
-	return s.note("started")
+	return s.record("started")
 }
 
 // A request to start a server returns only when the server answers, even after minutes.

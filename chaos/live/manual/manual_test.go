@@ -163,7 +163,7 @@ func TestLinkIsCutAndHealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = echo.Close() }()
-	go answer(echo)
+	go serveEcho(echo)
 	link := toxiproxy.NewProxy(server, "worker-1.broker", "127.0.0.1:0", echo.Addr().String())
 	if err := server.Collection.Add(link, true); err != nil {
 		t.Fatal(err)
@@ -176,7 +176,7 @@ func TestLinkIsCutAndHealed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !passes(link.Listen, 5*time.Second) {
+	if !bytePasses(link.Listen, 5*time.Second) {
 		t.Fatal("nothing passes before the fault")
 	}
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -186,19 +186,19 @@ func TestLinkIsCutAndHealed(t *testing.T) {
 		over <- y.Break(ctx, s, f, func(string) { began <- struct{}{} })
 	}()
 	<-began
-	if passes(link.Listen, 300*time.Millisecond) {
+	if bytePasses(link.Listen, 300*time.Millisecond) {
 		t.Error("something passes a link that is cut")
 	}
 	interrupt()
 	if err := <-over; err != nil {
 		t.Error(err)
 	}
-	if !passes(link.Listen, 5*time.Second) {
+	if !bytePasses(link.Listen, 5*time.Second) {
 		t.Error("nothing passes after the fault")
 	}
 }
 
-func answer(l net.Listener) {
+func serveEcho(l net.Listener) {
 	for {
 		c, err := l.Accept()
 		if err != nil {
@@ -214,7 +214,7 @@ func answer(l net.Listener) {
 	}
 }
 
-func passes(address string, within time.Duration) bool {
+func bytePasses(address string, within time.Duration) bool {
 	c, err := net.Dial("tcp", address)
 	if err != nil {
 		return false

@@ -14,8 +14,8 @@ import (
 	"handoff/core/telemetry/exporter"
 )
 
-// page returns an exporter's page.
-func page(e *exporter.Exporter) io.Reader {
+// exporterPage returns an exporter's page.
+func exporterPage(e *exporter.Exporter) io.Reader {
 	w := httptest.NewRecorder()
 	e.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	return w.Body
@@ -50,8 +50,8 @@ func (b bothRecorders) Observe(f telemetry.Figure, d time.Duration, l telemetry.
 	}
 }
 
-// matching returns labels that a query selects, and others, if possible, that it doesn't.
-func matching(q *telemetry.Query) (selected, other telemetry.Labels) {
+// matchingLabels returns labels that a query selects, and others, if possible, that it doesn't.
+func matchingLabels(q *telemetry.Query) (selected, other telemetry.Labels) {
 	for i := range telemetry.Table()[q.Figure].Labels {
 		selected[i], other[i] = "any", "any"
 		if len(q.Match[i]) > 0 {
@@ -61,10 +61,10 @@ func matching(q *telemetry.Query) (selected, other telemetry.Labels) {
 	return selected, other
 }
 
-// report makes a rule hold, or stop holding, with values slightly beyond its limit.
-func report(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
+// reportRule makes a rule hold, or stop holding, with values slightly beyond its limit.
+func reportRule(to telemetry.Recorder, r *telemetry.Rule, holds bool) {
 	say := func(q *telemetry.Query, value int64) {
-		selected, other := matching(q)
+		selected, other := matchingLabels(q)
 		info := telemetry.Table()[q.Figure]
 		if info.Kind == telemetry.Counter {
 			if value > 0 {
@@ -114,9 +114,9 @@ func TestScrapedFiguresFireTheSameAlerts(t *testing.T) {
 		var stories [2]string
 		for i := range 80 {
 			if i == 0 || i == 40 || rule.Per != nil {
-				report(core, &rule, i < 40)
+				reportRule(core, &rule, i < 40)
 			}
-			if err := reader.Take("executor-1", page(e)); err != nil {
+			if err := reader.Take("executor-1", exporterPage(e)); err != nil {
 				t.Fatalf("%s: %v", rule.Name, err)
 			}
 			for n, b := range []*alert.Evaluator{told, scraped} {
@@ -131,8 +131,8 @@ func TestScrapedFiguresFireTheSameAlerts(t *testing.T) {
 	}
 }
 
-// fired takes one sample and returns the alerts that begin to fire.
-func fired(b *alert.Evaluator, at time.Duration) (names []string) {
+// firedAlerts takes one sample and returns the alerts that begin to fire.
+func firedAlerts(b *alert.Evaluator, at time.Duration) (names []string) {
 	for _, c := range b.Look(at) {
 		if c.Firing {
 			names = append(names, c.Alert)
@@ -145,10 +145,10 @@ func TestReaderScalesSeconds(t *testing.T) {
 	for seconds, fires := range map[int]bool{11: false, 13: true} {
 		e, b := exporter.New(), alert.NewEvaluator()
 		e.Set(telemetry.OrchestrationLag, int64(time.Duration(seconds)*time.Second), telemetry.Labels{})
-		if err := scrape.New(b, 0.2).Take("executor-1", page(e)); err != nil {
+		if err := scrape.New(b, 0.2).Take("executor-1", exporterPage(e)); err != nil {
 			t.Fatal(err)
 		}
-		if got := fired(b, 0); (len(got) == 1 && got[0] == "orchestration_lag") != fires {
+		if got := firedAlerts(b, 0); (len(got) == 1 && got[0] == "orchestration_lag") != fires {
 			t.Errorf("a lag of %d s at a fifth of real time: %v", seconds, got)
 		}
 	}
@@ -162,21 +162,21 @@ func TestReaderCountsGrowthAcrossCounterRestart(t *testing.T) {
 		if dead > 0 {
 			e.Add(telemetry.DeadLetters, dead, telemetry.Labels{"expired", "reclaimed"})
 		}
-		if err := reader.Take("executor-1", page(e)); err != nil {
+		if err := reader.Take("executor-1", exporterPage(e)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	take(8)
-	if got := fired(b, 0); got != nil {
+	if got := firedAlerts(b, 0); got != nil {
 		t.Errorf("eight: %v", got)
 	}
 	take(0) // restarted, and counts nothing yet
 	take(2)
-	if got := fired(b, telemetry.SampleInterval); got != nil {
+	if got := firedAlerts(b, telemetry.SampleInterval); got != nil {
 		t.Errorf("two more after a restart are ten: %v", got)
 	}
 	take(3)
-	if got := fired(b, 2*telemetry.SampleInterval); len(got) != 1 || got[0] != "dlq_rate" {
+	if got := firedAlerts(b, 2*telemetry.SampleInterval); len(got) != 1 || got[0] != "dlq_rate" {
 		t.Errorf("another one makes eleven: %v", got)
 	}
 }
@@ -186,7 +186,7 @@ func TestGoneProcessLosesItsGauges(t *testing.T) {
 	reader := scrape.New(b, 1)
 	e := exporter.New()
 	e.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
-	if err := reader.Take("executor-1", page(e)); err != nil || !b.Firing("reaper_brake") && len(fired(b, 0)) != 1 {
+	if err := reader.Take("executor-1", exporterPage(e)); err != nil || !b.Firing("reaper_brake") && len(firedAlerts(b, 0)) != 1 {
 		t.Fatalf("the brake holds: %v", err)
 	}
 	reader.Gone("executor-1")
@@ -200,7 +200,7 @@ func TestReaderIgnoresPoolFigures(t *testing.T) {
 	e, b := exporter.New(), alert.NewEvaluator()
 	e.Pools([]string{"work"}, func() telemetry.PoolUse { return telemetry.PoolUse{Most: 4, InUse: 1} })
 	e.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
-	if err := scrape.New(b, 1).Take("executor-1", page(e)); err != nil || len(fired(b, 0)) != 1 {
+	if err := scrape.New(b, 1).Take("executor-1", exporterPage(e)); err != nil || len(firedAlerts(b, 0)) != 1 {
 		t.Errorf("the brake holds: %v", err)
 	}
 }
@@ -220,7 +220,7 @@ func TestReaderRejectsInvalidPages(t *testing.T) {
 		if err == nil || errors.Is(err, scrape.ErrForeign) != foreign {
 			t.Errorf("%q: %v", text, err)
 		}
-		if got := fired(b, 0); got != nil {
+		if got := firedAlerts(b, 0); got != nil {
 			t.Errorf("%q was taken despite the error: %v", text, got)
 		}
 	}

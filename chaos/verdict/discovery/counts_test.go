@@ -9,8 +9,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// counted returns the counts of runs with the given situations.
-func counted(runs ...[]uint64) *Counts {
+// countsOf returns the counts of runs with the given situations.
+func countsOf(runs ...[]uint64) *Counts {
 	var c Counts
 	for _, r := range runs {
 		c.Add(r)
@@ -36,7 +36,7 @@ func TestCountsIgnoreOrderAndSharding(t *testing.T) {
 			}
 			merged.Merge(&read)
 		}
-		if whole := counted(runs...); !reflect.DeepEqual(*whole, merged) {
+		if whole := countsOf(runs...); !reflect.DeepEqual(*whole, merged) {
 			t.Fatalf("one run of all: %+v, merged: %+v", whole, merged)
 		}
 	})
@@ -54,8 +54,8 @@ func TestCountsBeyondLimitKeepSmallestFingerprints(t *testing.T) {
 		}
 		all = append(all, run)
 	}
-	one, two := counted(all...), counted(all[:20]...)
-	two.Merge(counted(all[20:]...))
+	one, two := countsOf(all...), countsOf(all[:20]...)
+	two.Merge(countsOf(all[20:]...))
 	if a, b := one.Summary(), two.Summary(); a != b || a.Distinct != Limit || !a.Capped || a.Runs != 40 {
 		t.Errorf("in one: %+v, in two parts: %+v", a, b)
 	}

@@ -39,7 +39,7 @@ func TestMorePredictsNewSituations(t *testing.T) {
 
 // The expected figures were computed by hand for 5 runs, 4 situations in one run and 1 in two.
 func TestEstimatesMatchPublishedFormulas(t *testing.T) {
-	s := counted([]uint64{1, 2, 9}, []uint64{3, 9}, []uint64{5, 9}, []uint64{5, 9}, []uint64{7, 9}).Summary()
+	s := countsOf([]uint64{1, 2, 9}, []uint64{3, 9}, []uint64{5, 9}, []uint64{5, 9}, []uint64{7, 9}).Summary()
 	if want := (Summary{Runs: 5, Distinct: 6, Once: 4, Twice: 1, Seen: 11}); s != want {
 		t.Fatalf("counted %+v, want %+v", s, want)
 	}
