@@ -78,7 +78,7 @@ type Need struct {
 	Elsewhere []execution.ID
 }
 
-// Needed counts the faults with Needed.
+// Needed returns the number of needed faults.
 func (e *Explanation) Needed() (n int) {
 	for _, f := range e.Faults {
 		if f.Needed {

@@ -65,7 +65,7 @@ func (p *process) Kill() {
 	p.daemon.Instance().Kill()
 }
 
-// OnEnd implements fault.Process. If the process has ended already, f is called soon.
+// OnEnd implements fault.Process. If the process has ended already, f is called soon, in another goroutine.
 func (p *process) OnEnd(f func()) {
 	p.mu.Lock()
 	ended := p.gone != nil && p.gone == p.daemon.Instance()

@@ -111,7 +111,7 @@ func groupTransactions(database []Item) []Item {
 			place[handling{item.Transaction, e.Chain}] = i + 1
 		}
 	}
-	// 0 for an event that is no handling.
+	// of returns the place of a handling, 0 for any other event.
 	of := func(item *Item) int {
 		if item.Event.Kind != history.Orchestrated {
 			return 0

@@ -41,7 +41,7 @@ func (c *Counts) Summary() Summary {
 // Extrapolates reports whether there are enough runs for an extrapolation.
 func (s Summary) Extrapolates() bool { return s.Runs >= MinRuns }
 
-// unseenEstimate is the Chao2 estimate of the number of situations that exist but that no run has seen:
+// unseenEstimate returns the Chao2 estimate of the number of situations that exist but that no run has seen:
 // Chao, Biometrics 43 (1987) 783–791. If none was seen twice, it uses the bias-corrected form.
 func (s Summary) unseenEstimate() float64 {
 	once, twice, share := float64(s.Once), float64(s.Twice), float64(s.Runs-1)/float64(s.Runs)
@@ -51,9 +51,9 @@ func (s Summary) unseenEstimate() float64 {
 	return share * once * max(0, once-1) / 2
 }
 
-// More is the expected number of new situations in a number of further runs: Chao et al., Ecological
-// Monographs 84 (2014) 45–67, equation 12 for incidence data. It is reliable up to the present number
-// of runs; beyond that it is too low.
+// More returns the expected number of new situations in a number of further runs: Chao et al., Ecological
+// Monographs 84 (2014) 45–67, equation 12 for incidence data. It is reliable up to the current number of
+// runs; beyond that it is too low.
 func (s Summary) More(runs int) float64 {
 	once, rest := float64(s.Once), 0.0
 	if s.Runs > 0 {
@@ -65,7 +65,7 @@ func (s Summary) More(runs int) float64 {
 	return -rest * math.Expm1(float64(runs)*math.Log1p(-once/(float64(s.Runs)*rest+once)))
 }
 
-// Coverage is the share of a run's situations that other runs have seen: Good's estimate for incidence
+// Coverage returns the share of a run's situations that other runs have seen: Good's estimate for incidence
 // data. It is 0 if nothing was seen.
 func (s Summary) Coverage() float64 {
 	if s.Seen == 0 {
@@ -74,12 +74,11 @@ func (s Summary) Coverage() float64 {
 	return 1 - float64(s.Once)/float64(s.Seen)
 }
 
-// FailsAtMost is the share of runs that may fail, with 95 % confidence, if this many of them
-// failed: the upper end of the one-sided exact interval of Clopper and Pearson, Biometrika 26
-// (1934) 404–413. If none failed it is 1 − 0.05^(1/runs), which is almost 3/runs, the rule of
-// three. It also holds for the mean over several scenarios, as long as the number of runs of each
-// didn't depend on the results of the others: Hoeffding, Annals of Mathematical Statistics 27
-// (1956) 713–721.
+// FailsAtMost returns, with 95 % confidence, the largest share of runs that fail, if this many of them
+// failed. It is the upper end of the one-sided exact interval of Clopper and Pearson, Biometrika 26 (1934)
+// 404–413. If none failed, it is 1 − 0.05^(1/runs), which is almost 3/runs, the rule of three. It also holds
+// for the mean over several scenarios, unless the number of runs of one depends on the results of others:
+// Hoeffding, Annals of Mathematical Statistics 27 (1956) 713–721.
 func FailsAtMost(failed, runs int) float64 {
 	if failed >= runs {
 		return 1
