@@ -316,7 +316,7 @@ func (r *running) undoes(t *testing.T, bin string) {
 	}
 	for fault, says := range map[string]string{
 		"database: restart, for: 1s":                                  "the database does not run; chaos inject --undo starts what is down",
-		"latency: {of: worker-1, to: [database], adds: 1ms}, for: 1s": "another fault by hand lasts there",
+		"latency: {of: worker-1, to: [database], adds: 1ms}, for: 1s": "another fault by hand is in effect there",
 	} {
 		if said := inject(fault); !strings.Contains(said, says) {
 			t.Errorf("%s: %s; it should say %q", fault, said, says)
