@@ -81,19 +81,19 @@ func (b *Blocked) Error() string {
 // Unwrap returns the server's error.
 func (b *Blocked) Unwrap() error { return b.Err }
 
-// patiently calls step until it does not run into the lock timeout, at most p.Tries times. step is one transaction.
-func (p Patience) patiently(ctx context.Context, conn *pgx.Conn, name string, step func() error) error {
+// retryOnLockTimeout calls step until it does not run into the lock timeout, at most p.Tries times. step is one transaction.
+func (p Patience) retryOnLockTimeout(ctx context.Context, conn *pgx.Conn, name string, step func() error) error {
 	if _, err := conn.Exec(ctx, fmt.Sprintf("set lock_timeout = %d", max(1, p.Lock.Milliseconds()))); err != nil {
 		return fmt.Errorf("migrations: %s: %w", name, err)
 	}
-	w := &watcher{conn: conn, every: max(p.Lock/4, 10*time.Millisecond)}
+	w := &lockWatcher{conn: conn, every: max(p.Lock/4, 10*time.Millisecond)}
 	defer w.close()
 	pause := p.Pause
 	for try := 1; ; try++ {
 		// Hardly any migration waits at all: nobody watches the first try.
 		stop := func() {}
 		if try > 1 || p.Tries == 1 {
-			stop = w.watch(ctx)
+			stop = w.startWatching(ctx)
 		}
 		err := step()
 		stop()
@@ -121,8 +121,8 @@ func (p Patience) patiently(ctx context.Context, conn *pgx.Conn, name string, st
 	}
 }
 
-// watcher looks over a second connection at who blocks the first one: that can only be seen while it waits.
-type watcher struct {
+// lockWatcher looks over a second connection at who blocks the first one: that can only be seen while it waits.
+type lockWatcher struct {
 	conn  *pgx.Conn
 	every time.Duration
 	// second is opened by the first watch. What follows belongs to the watching goroutine until stop has returned.
@@ -140,16 +140,16 @@ select coalesce((select l.relation::regclass::text from pg_locks l where l.pid =
   join pg_stat_activity a on a.pid = b.pid
  order by a.xact_start limit 5`
 
-// watch looks until the returned function is called, which waits for the last look.
-func (w *watcher) watch(ctx context.Context) (stop func()) {
+// startWatching looks until the returned function is called, which waits for the last look.
+func (l *lockWatcher) startWatching(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var done sync.WaitGroup
 	done.Go(func() {
-		tick := time.NewTicker(w.every)
+		tick := time.NewTicker(l.every)
 		defer tick.Stop()
 		for {
-			if err := w.look(ctx); err != nil && ctx.Err() == nil {
-				w.failed = err
+			if err := l.readHolders(ctx); err != nil && ctx.Err() == nil {
+				l.failed = err
 			}
 			select {
 			case <-tick.C:
@@ -164,15 +164,15 @@ func (w *watcher) watch(ctx context.Context) (stop func()) {
 	}
 }
 
-func (w *watcher) look(ctx context.Context) error {
-	if w.second == nil || w.second.IsClosed() {
-		second, err := pgx.ConnectConfig(ctx, w.conn.Config().Copy())
+func (l *lockWatcher) readHolders(ctx context.Context) error {
+	if l.second == nil || l.second.IsClosed() {
+		second, err := pgx.ConnectConfig(ctx, l.conn.Config().Copy())
 		if err != nil {
 			return err
 		}
-		w.second = second
+		l.second = second
 	}
-	rows, err := w.second.Query(ctx, selectHolders, int32(w.conn.PgConn().PID())) //nolint:gosec // a process id of the server is an int4
+	rows, err := l.second.Query(ctx, selectHolders, int32(l.conn.PgConn().PID())) //nolint:gosec // a process id of the server is an int4
 	if err != nil {
 		return err
 	}
@@ -186,13 +186,13 @@ func (w *watcher) look(ctx context.Context) error {
 		return nil
 	})
 	if err == nil && len(seen) > 0 {
-		w.relation, w.holders, w.failed = relation, seen, nil
+		l.relation, l.holders, l.failed = relation, seen, nil
 	}
 	return err
 }
 
-func (w *watcher) close() {
-	if w.second != nil {
-		_ = w.second.Close(context.Background()) // it only read
+func (l *lockWatcher) close() {
+	if l.second != nil {
+		_ = l.second.Close(context.Background()) // it only read
 	}
 }

@@ -43,7 +43,7 @@ const (
 
 // Latest is the version that this build of the program needs.
 func Latest() (int64, error) {
-	all, err := load()
+	all, err := loadMigrations()
 	if err != nil || len(all) == 0 {
 		return 0, err
 	}
@@ -67,7 +67,7 @@ func (v *Version) Known() bool { return v.Name != "" }
 
 // Status lists every version that this program knows or the database has, by number. It only reads.
 func Status(ctx context.Context, conn *pgx.Conn) ([]Version, error) {
-	all, err := load()
+	all, err := loadMigrations()
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +93,7 @@ func Status(ctx context.Context, conn *pgx.Conn) ([]Version, error) {
 	}
 	var versions []Version
 	for _, m := range all {
-		versions = append(versions, Version{Number: m.version, Name: m.title(), Applied: applied[m.version], Loses: m.loses()})
+		versions = append(versions, Version{Number: m.version, Name: m.title(), Applied: applied[m.version], Loses: m.droppedObjects()})
 		delete(applied, m.version)
 	}
 	for number, at := range applied {
@@ -111,7 +111,7 @@ func Up(ctx context.Context, conn *pgx.Conn) error { return DefaultPatience.Up(c
 
 // Up is Up with this patience.
 func (p Patience) Up(ctx context.Context, conn *pgx.Conn) error {
-	return locked(ctx, conn, func(all []migration, applied int64) error {
+	return withMigrationLock(ctx, conn, func(all []migration, applied int64) error {
 		if n := len(all); n > 0 && applied > all[n-1].version {
 			known := all[n-1].version
 			var have, needs int64
@@ -125,11 +125,11 @@ func (p Patience) Up(ctx context.Context, conn *pgx.Conn) error {
 			if m.version <= applied {
 				continue
 			}
-			needs, err := m.needs()
+			needs, err := m.neededVersion()
 			if err != nil {
 				return err
 			}
-			if err := m.run(ctx, conn, p, m.up, "insert into schema_version (version, needs) values ($1, $2)", m.version, needs); err != nil {
+			if err := m.applyScript(ctx, conn, p, m.up, "insert into schema_version (version, needs) values ($1, $2)", m.version, needs); err != nil {
 				return err
 			}
 		}
@@ -140,7 +140,7 @@ func (p Patience) Up(ctx context.Context, conn *pgx.Conn) error {
 // Down takes back every migration above a version, newest first. It refuses a database that has migrations which this
 // program does not know: they may stand on those that it would take back.
 func Down(ctx context.Context, conn *pgx.Conn, to int64) error {
-	return locked(ctx, conn, func(all []migration, applied int64) error {
+	return withMigrationLock(ctx, conn, func(all []migration, applied int64) error {
 		if n := len(all); n > 0 && applied > all[n-1].version {
 			return fmt.Errorf("migrations: the database is at version %d, this program knows %d: take the newer ones back with the newer program", applied, all[n-1].version)
 		}
@@ -148,7 +148,7 @@ func Down(ctx context.Context, conn *pgx.Conn, to int64) error {
 			if m.version <= to || m.version > applied {
 				continue
 			}
-			if err := m.run(ctx, conn, DefaultPatience, m.down, "delete from schema_version where version = $1", m.version); err != nil {
+			if err := m.applyScript(ctx, conn, DefaultPatience, m.down, "delete from schema_version where version = $1", m.version); err != nil {
 				return err
 			}
 		}
@@ -156,10 +156,10 @@ func Down(ctx context.Context, conn *pgx.Conn, to int64) error {
 	})
 }
 
-// locked calls f under the lock, with the version that the database is at. The lock is the
+// withMigrationLock calls f under the lock, with the version that the database is at. The lock is the
 // session's: a process that dies lets go of it.
-func locked(ctx context.Context, conn *pgx.Conn, f func(all []migration, applied int64) error) error {
-	all, err := load()
+func withMigrationLock(ctx context.Context, conn *pgx.Conn, f func(all []migration, applied int64) error) error {
+	all, err := loadMigrations()
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func locked(ctx context.Context, conn *pgx.Conn, f func(all []migration, applied
 			return fmt.Errorf("migrations: %w", err)
 		}
 		if !current {
-			err := DefaultPatience.patiently(ctx, conn, "schema_version", func() error {
+			err := DefaultPatience.retryOnLockTimeout(ctx, conn, "schema_version", func() error {
 				_, err := conn.Exec(ctx, addNeeds)
 				return err
 			})
@@ -217,8 +217,8 @@ type migration struct {
 	version  int64
 	name     string
 	up, down string
-	// beside says that it runs beside work: each of its statements by itself, without a transaction.
-	beside bool
+	// noTransaction says that it runs beside work: each of its statements by itself, without a transaction.
+	noTransaction bool
 }
 
 // title is the name without number and ending.
@@ -232,8 +232,8 @@ var (
 	dropColumn = regexp.MustCompile(`(?m)^alter table (\w+) drop column (\w+)`)
 )
 
-// loses lists the tables and columns that the way down drops.
-func (m migration) loses() (lost []string) {
+// droppedObjects lists the tables and columns that the way down drops.
+func (m migration) droppedObjects() (lost []string) {
 	for _, found := range dropTable.FindAllStringSubmatch(m.down, -1) {
 		lost = append(lost, found[1])
 	}
@@ -243,12 +243,12 @@ func (m migration) loses() (lost []string) {
 	return lost
 }
 
-// run executes one direction and notes it, both or neither.
-func (m migration) run(ctx context.Context, conn *pgx.Conn, p Patience, script, note string, values ...any) error {
-	if m.beside {
-		return m.runBeside(ctx, conn, script, note, values...)
+// applyScript executes one direction and notes it, both or neither.
+func (m migration) applyScript(ctx context.Context, conn *pgx.Conn, p Patience, script, note string, values ...any) error {
+	if m.noTransaction {
+		return m.applyStatements(ctx, conn, script, note, values...)
 	}
-	return p.patiently(ctx, conn, m.name, func() error {
+	return p.retryOnLockTimeout(ctx, conn, m.name, func() error {
 		return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			// Without arguments a whole script goes in one message.
 			if _, err := tx.Exec(ctx, script); err != nil {
@@ -266,9 +266,9 @@ var (
 	indexBuilt = regexp.MustCompile(`^create index concurrently if not exists (\w+)`)
 )
 
-// runBeside executes a script statement by statement. Each may be executed again, after a process that has ended in the middle. Their
+// applyStatements executes a script statement by statement. Each may be executed again, after a process that has ended in the middle. Their
 // locks hold up no reader or writer, and those for which they wait hold up nobody behind them, so the wait has no bound.
-func (m migration) runBeside(ctx context.Context, conn *pgx.Conn, script, note string, values ...any) error {
+func (m migration) applyStatements(ctx context.Context, conn *pgx.Conn, script, note string, values ...any) error {
 	if _, err := conn.Exec(ctx, "set lock_timeout = 0"); err != nil {
 		return fmt.Errorf("migrations: %s: %w", m.name, err)
 	}
@@ -294,8 +294,8 @@ func (m migration) runBeside(ctx context.Context, conn *pgx.Conn, script, note s
 	return nil
 }
 
-// load reads the files, in the order of their versions.
-func load() ([]migration, error) {
+// loadMigrations reads the files, in the order of their versions.
+func loadMigrations() ([]migration, error) {
 	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
 		return nil, err
@@ -306,7 +306,7 @@ func load() ([]migration, error) {
 		if err != nil {
 			return nil, err
 		}
-		m, err := parse(name, string(text))
+		m, err := parseMigration(name, string(text))
 		if err != nil {
 			return nil, err
 		}
@@ -326,9 +326,9 @@ func inOrder(all []migration) ([]migration, error) {
 	return all, nil
 }
 
-// parse splits a file at its two headings. The marks around a statement that contains semicolons are
+// parseMigration splits a file at its two headings. The marks around a statement that contains semicolons are
 // comments here: nothing splits statements.
-func parse(name, text string) (migration, error) {
+func parseMigration(name, text string) (migration, error) {
 	number, _, _ := strings.Cut(name, "_")
 	version, err := strconv.ParseInt(number, 10, 64)
 	if err != nil {
@@ -339,5 +339,5 @@ func parse(name, text string) (migration, error) {
 	if !up || !down {
 		return migration{}, fmt.Errorf("migrations: %s lacks a heading: -- +goose Up, -- +goose Down", name)
 	}
-	return migration{version: version, name: name, up: above, down: below, beside: strings.HasPrefix(text, "-- +goose NO TRANSACTION\n")}, nil
+	return migration{version: version, name: name, up: above, down: below, noTransaction: strings.HasPrefix(text, "-- +goose NO TRANSACTION\n")}, nil
 }

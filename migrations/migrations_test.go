@@ -13,7 +13,7 @@ func TestTwoMigrationsOfOneNumberAreRefused(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "00002_b.sql and 00002_c.sql") {
 		t.Errorf("two migrations of one number: %v", err)
 	}
-	all, err := load()
+	all, err := loadMigrations()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,12 +26,12 @@ func TestTwoMigrationsOfOneNumberAreRefused(t *testing.T) {
 
 // Whether older programs can work with a schema is known to nobody but the author of the migration.
 func TestEveryLaterMigrationSaysWhichProgramsCanWorkWithIt(t *testing.T) {
-	all, err := load()
+	all, err := loadMigrations()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range all {
-		if _, err := m.needs(); err != nil {
+		if _, err := m.neededVersion(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestEveryLaterMigrationSaysWhichProgramsCanWorkWithIt(t *testing.T) {
 		"-- needs: 0\nselect 1;":  "must be from 1 to 12",
 		"-- needs: 11\nselect 1;": "",
 	} {
-		_, err := migration{version: 12, name: "00012_a.sql", up: up}.needs()
+		_, err := migration{version: 12, name: "00012_a.sql", up: up}.neededVersion()
 		if err == nil && want != "" || err != nil && (want == "" || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%q: %v", up, err)
 		}
@@ -51,14 +51,14 @@ func TestEveryLaterMigrationSaysWhichProgramsCanWorkWithIt(t *testing.T) {
 // An index that is built in a transaction keeps writers from its table for as long as that takes, which on
 // a grown table is longer than a lease. A table that the migration itself makes is empty.
 func TestLaterMigrationsBuildIndexesBesideWork(t *testing.T) {
-	all, err := load()
+	all, err := loadMigrations()
 	if err != nil {
 		t.Fatal(err)
 	}
 	index := regexp.MustCompile(`(?m)^create (?:unique )?index (?:concurrently )?(?:if not exists )?\w+ on (\w+)`)
 	judge := func(m migration) (held []string) {
 		for _, found := range index.FindAllStringSubmatch(m.up, -1) {
-			if !m.beside && !strings.Contains(m.up, "create table "+found[1]+" ") {
+			if !m.noTransaction && !strings.Contains(m.up, "create table "+found[1]+" ") {
 				held = append(held, found[1])
 			}
 		}

@@ -55,8 +55,8 @@ var needsLine = regexp.MustCompile(`(?m)^-- needs: (\d+)$`)
 // firstWithNeeds is the first migration that must say which programs can work with the schema after it.
 const firstWithNeeds = 12
 
-// needs reads the line of a migration. Earlier ones have none, which is null in the database.
-func (m migration) needs() (version *int64, err error) {
+// neededVersion reads the line of a migration. Earlier ones have none, which is null in the database.
+func (m migration) neededVersion() (version *int64, err error) {
 	found := needsLine.FindStringSubmatch(m.up)
 	if found == nil {
 		if m.version < firstWithNeeds {

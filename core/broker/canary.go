@@ -48,7 +48,7 @@ func Canary(ctx context.Context, h host.Host, s Session, c config.RabbitMQ) erro
 	within, cancel := h.WithTimeout(ctx, CanaryWait)
 	defer cancel()
 	flight := &canary{session: s, config: c, name: fmt.Sprintf("%s%012x", canaryPrefix, h.Uint64N(1<<48)), at: h.Now()}
-	err := flight.fly(within)
+	err := flight.checkDeadLetterPath(within)
 	switch {
 	case err == nil:
 		return nil
@@ -66,7 +66,7 @@ type canary struct {
 	at      time.Time
 }
 
-func (c *canary) fly(ctx context.Context) error {
+func (c *canary) checkDeadLetterPath(ctx context.Context) error {
 	exchange := c.config.DeadLetter.Exchange
 	queue := DeadLetterQueue(exchange)
 	state, err := c.session.QueueState(ctx, queue)

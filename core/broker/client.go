@@ -42,7 +42,7 @@ func NewClient(h host.Host, b Broker, t Topology, c config.RabbitMQ, log *slog.L
 func (c *Client) Run(ctx context.Context) {
 	backoff := NewBackoff(c.host, c.min, c.max)
 	for ctx.Err() == nil {
-		s, err := c.connect(ctx)
+		s, err := c.connectAndDeclare(ctx)
 		if err != nil {
 			c.log.LogAttrs(ctx, slog.LevelWarn, "broker connection failed, trying again", slog.Any("error", err))
 			if backoff.Wait(ctx) != nil {
@@ -71,7 +71,7 @@ func (c *Client) Run(ctx context.Context) {
 	}
 }
 
-func (c *Client) connect(ctx context.Context) (Session, error) {
+func (c *Client) connectAndDeclare(ctx context.Context) (Session, error) {
 	s, err := c.broker.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (c *Client) ConnectedFor() time.Duration {
 
 // Limited is Session.Limited of the open session; nil without a session.
 func (c *Client) Limited() []string {
-	s := c.open()
+	s := c.currentSession()
 	if s == nil {
 		return nil
 	}
@@ -152,7 +152,7 @@ func (c *Client) Limited() []string {
 
 // Publish publishes over the open session. Without a session every outcome is NotSent.
 func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
-	s := c.open()
+	s := c.currentSession()
 	if s == nil {
 		out := make([]Outcome, len(ms))
 		for i := range out {
@@ -166,7 +166,7 @@ func (c *Client) Publish(ctx context.Context, ms []Message) []Outcome {
 // DeleteIdle deletes an idle queue over the open session. Without a session it returns
 // ErrUnavailable.
 func (c *Client) DeleteIdle(ctx context.Context, q Queue) (QueueFate, error) {
-	s := c.open()
+	s := c.currentSession()
 	if s == nil {
 		return QueueInUse, ErrUnavailable
 	}
@@ -176,7 +176,7 @@ func (c *Client) DeleteIdle(ctx context.Context, q Queue) (QueueFate, error) {
 // Blocked says whether the broker holds back what the open session publishes. Without a session it
 // returns ErrUnavailable.
 func (c *Client) Blocked() (bool, error) {
-	s := c.open()
+	s := c.currentSession()
 	if s == nil {
 		return false, ErrUnavailable
 	}
@@ -185,15 +185,15 @@ func (c *Client) Blocked() (bool, error) {
 
 // QueueState looks at a queue over the open session. Without a session it returns ErrUnavailable.
 func (c *Client) QueueState(ctx context.Context, queue string) (QueueState, error) {
-	s := c.open()
+	s := c.currentSession()
 	if s == nil {
 		return QueueState{}, ErrUnavailable
 	}
 	return s.QueueState(ctx, queue)
 }
 
-// open returns the open session, or nil.
-func (c *Client) open() Session {
+// currentSession returns the open session, or nil.
+func (c *Client) currentSession() Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.session == nil || c.session.Closed() {
@@ -247,7 +247,7 @@ func (c *Client) Consume(ctx context.Context, sub Subscription) {
 		}
 		backoff.Reset()
 		alive(consumer)
-		again := c.deliver(ctx, s, consumer, sub)
+		again := c.handleDeliveries(ctx, s, consumer, sub)
 		alive(nil)
 		if !again {
 			return
@@ -255,9 +255,9 @@ func (c *Client) Consume(ctx context.Context, sub Subscription) {
 	}
 }
 
-// deliver passes deliveries to Handle until the consumer ends. It returns false if the subscription
+// handleDeliveries passes deliveries to Handle until the consumer ends. It returns false if the subscription
 // is to end.
-func (c *Client) deliver(ctx context.Context, s Session, consumer Consumer, sub Subscription) bool {
+func (c *Client) handleDeliveries(ctx context.Context, s Session, consumer Consumer, sub Subscription) bool {
 	for {
 		d, err := consumer.Receive(ctx)
 		switch {

@@ -333,10 +333,10 @@ func TestRoundTrip(t *testing.T) {
 		if !reflect.DeepEqual(back, e) {
 			t.Fatalf("came back as %+v", back)
 		}
-		if _, ok := hint(body); ok != hinted(&e) {
+		if _, ok := decodeHint(body); ok != hinted(&e) {
 			t.Fatalf("the fast reader of hints reads %s: %v", body, ok)
 		}
-		if careful, err := decode(body); err != nil || !reflect.DeepEqual(careful, e) {
+		if careful, err := decodeJSON(body); err != nil || !reflect.DeepEqual(careful, e) {
 			t.Fatalf("the reader of all messages reads %s as %+v, %v", body, careful, err)
 		}
 		end := rapid.SampledFrom([]string{"x", "}", ",", "\x00", "{}"}).Draw(t, "behind")
@@ -348,8 +348,8 @@ func TestRoundTrip(t *testing.T) {
 		if rapid.Bool().Draw(t, "replaced") {
 			changed = slices.Delete(changed, at+1, at+2)
 		}
-		if quick, ok := hint(changed); ok {
-			if plain, err := decode(changed); err != nil || !reflect.DeepEqual(quick, plain) {
+		if quick, ok := decodeHint(changed); ok {
+			if plain, err := decodeJSON(changed); err != nil || !reflect.DeepEqual(quick, plain) {
 				t.Fatalf("%s is read as %+v; any message as %+v, %v", changed, quick, plain, err)
 			}
 		}
@@ -409,19 +409,19 @@ func TestHintsAreReadWithoutTheJSONPackage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if read, ok := hint(body); !ok || !reflect.DeepEqual(read, e) {
+	if read, ok := decodeHint(body); !ok || !reflect.DeepEqual(read, e) {
 		t.Errorf("%s is read as %+v, %v", body, read, ok)
 	}
 	for i := range body {
 		for _, other := range []byte{'"', '{', ' ', '0', '-', 'x', '\\', 0xff} {
 			changed := bytes.Clone(body)
 			changed[i] = other
-			quick, ok := hint(changed)
-			if plain, err := decode(changed); ok && (err != nil || !reflect.DeepEqual(quick, plain)) {
+			quick, ok := decodeHint(changed)
+			if plain, err := decodeJSON(changed); ok && (err != nil || !reflect.DeepEqual(quick, plain)) {
 				t.Errorf("%s is read as %+v; any message as %+v, %v", changed, quick, plain, err)
 			}
 		}
-		if _, ok := hint(body[:i]); ok {
+		if _, ok := decodeHint(body[:i]); ok {
 			t.Errorf("%s is read as a hint", body[:i])
 		}
 	}
@@ -429,7 +429,7 @@ func TestHintsAreReadWithoutTheJSONPackage(t *testing.T) {
 	if body, err = Encode(&one); err != nil {
 		t.Fatal(err)
 	}
-	if _, ok := hint(body); ok {
+	if _, ok := decodeHint(body); ok {
 		t.Errorf("%s is read as a hint", body)
 	}
 }
@@ -458,8 +458,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		e, err := Decode(body)
-		if quick, ok := hint(body); ok {
-			if plain, err := decode(body); err != nil || !reflect.DeepEqual(quick, plain) {
+		if quick, ok := decodeHint(body); ok {
+			if plain, err := decodeJSON(body); err != nil || !reflect.DeepEqual(quick, plain) {
 				t.Fatalf("read as a hint %+v, as any message %+v (%v)", quick, plain, err)
 			}
 		}
@@ -528,8 +528,8 @@ func BenchmarkDecodeHint(b *testing.B) {
 		b.Fatal(err)
 	}
 	for name, read := range map[string]func() bool{
-		"quick": func() bool { _, ok := hint(body); return ok },
-		"plain": func() bool { _, err := decode(body); return err == nil },
+		"quick": func() bool { _, ok := decodeHint(body); return ok },
+		"plain": func() bool { _, err := decodeJSON(body); return err == nil },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -117,9 +117,9 @@ func ExecutorTopology(c config.RabbitMQ) Topology {
 	t := Topology{
 		Exchanges: []Exchange{{ExchangeExecutions, Topic}},
 		Queues: []Queue{
-			hints(c, QueueRequested),
-			hints(c, QueueStatusChanged),
-			hints(c, QueueCompleted),
+			hintQueue(c, QueueRequested),
+			hintQueue(c, QueueStatusChanged),
+			hintQueue(c, QueueCompleted),
 		},
 		Bindings: []Binding{
 			{ExchangeExecutions, KeyRequested, QueueRequested},
@@ -130,8 +130,8 @@ func ExecutorTopology(c config.RabbitMQ) Topology {
 	return t.withDeadLetters(c)
 }
 
-// hints is a queue of the executors for hints. It has no dead letter exchange.
-func hints(c config.RabbitMQ, name string) Queue {
+// hintQueue is a queue of the executors for hints. It has no dead letter exchange.
+func hintQueue(c config.RabbitMQ, name string) Queue {
 	return Queue{Name: name, Type: c.QueueType, KeepsReturned: true}
 }
 

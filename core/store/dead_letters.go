@@ -53,15 +53,15 @@ func (d DeadLetter) Bounded() DeadLetter {
 	if len(d.Body) > LongestBody {
 		d.Body = append([]byte(nil), d.Body[:LongestBody]...)
 	}
-	d.Queue, d.Outcome = cut(d.Queue, longestQueue), cut(d.Outcome, longestOutcome)
+	d.Queue, d.Outcome = truncateText(d.Queue, longestQueue), truncateText(d.Outcome, longestOutcome)
 	if len(d.XDeath) > longestXDeath {
 		d.XDeath = nil
 	}
 	return d
 }
 
-// cut returns at most n bytes of a text, without the bytes that PostgreSQL refuses.
-func cut(text string, n int) string {
+// truncateText returns at most n bytes of a text, without the bytes that PostgreSQL refuses.
+func truncateText(text string, n int) string {
 	if len(text) > n {
 		text = text[:n]
 		for !utf8.ValidString(text) && len(text) > n-utf8.UTFMax {

@@ -36,7 +36,7 @@ func (s *Submitter) Submit(ctx context.Context, items []store.NewExecution) ([]s
 	}
 	backoff := broker.NewBackoff(s.Host, 100*time.Millisecond, 5*time.Second)
 	for {
-		created, err := s.create(items)
+		created, err := s.createOnce(items)
 		if err == nil {
 			s.announceCreated(created)
 			return created, nil
@@ -76,7 +76,7 @@ func (s *Submitter) AnnounceWork(keys ...execution.Key) {
 	s.Notifier.Requested(keys...)
 }
 
-func (s *Submitter) create(items []store.NewExecution) ([]store.Created, error) {
+func (s *Submitter) createOnce(items []store.NewExecution) ([]store.Created, error) {
 	ctx, cancel := s.Host.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
 	return s.Store.Create(ctx, items)
@@ -89,7 +89,7 @@ func (s *Submitter) Cancel(ctx context.Context, id execution.ID, actor string) (
 	backoff := broker.NewBackoff(s.Host, 100*time.Millisecond, 5*time.Second)
 	uncertain := false
 	for {
-		answer, err := s.cancel(id, actor)
+		answer, err := s.cancelOnce(id, actor)
 		if err == nil {
 			// An earlier attempt with unknown outcome may have cancelled it.
 			answer.Applied = answer.Applied || uncertain && answer.Row.Status == execution.Cancelled
@@ -106,7 +106,7 @@ func (s *Submitter) Cancel(ctx context.Context, id execution.ID, actor string) (
 	}
 }
 
-func (s *Submitter) cancel(id execution.ID, actor string) (store.Cancellation, error) {
+func (s *Submitter) cancelOnce(id execution.ID, actor string) (store.Cancellation, error) {
 	ctx, cancel := s.Host.WithTimeout(context.Background(), s.Timeout)
 	defer cancel()
 	answers, err := s.Store.Cancel(ctx, []execution.ID{id}, actor)

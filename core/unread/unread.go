@@ -89,17 +89,17 @@ func (k *Keeper) Keep(c broker.Consumer, d broker.Delivery, queue, why string) {
 func (k *Keeper) KeepAs(c broker.Consumer, d broker.Delivery, queue string, letter store.DeadLetter) {
 	// While the message waits, only its letter is kept.
 	d.Body, d.Envelope = nil, broker.Envelope{}
-	k.hold(c, queue, letter, func() { c.Ack(d) })
+	k.holdMessage(c, queue, letter, func() { c.Ack(d) })
 }
 
 // KeepPart holds a dispatch of a block that can't be read, as Keep holds a message. settle is
 // called when it is stored; the message is acknowledged when all its parts are done.
 func (k *Keeper) KeepPart(c broker.Consumer, queue string, part broker.UnreadDispatch, settle func()) {
-	k.hold(c, queue, store.DeadLetter{Queue: queue, Reason: "malformed", Body: part.Body, Outcome: part.Why}, settle)
+	k.holdMessage(c, queue, store.DeadLetter{Queue: queue, Reason: "malformed", Body: part.Body, Outcome: part.Why}, settle)
 }
 
-func (k *Keeper) hold(c broker.Consumer, queue string, letter store.DeadLetter, settle func()) {
-	k.options.Recorder.Add(telemetry.UnreadableMessages, 1, telemetry.Labels{kind(queue)})
+func (k *Keeper) holdMessage(c broker.Consumer, queue string, letter store.DeadLetter, settle func()) {
+	k.options.Recorder.Add(telemetry.UnreadableMessages, 1, telemetry.Labels{queueKind(queue)})
 	letter = letter.Bounded()
 	letter.Open = true
 	k.mu.Lock()
@@ -112,8 +112,8 @@ func (k *Keeper) hold(c broker.Consumer, queue string, letter store.DeadLetter, 
 	k.come.Set()
 }
 
-// kind is the name of a queue in figures: the queues of workers count together.
-func kind(queue string) string {
+// queueKind is the name of a queue in figures: the queues of workers count together.
+func queueKind(queue string) string {
 	return queue[strings.LastIndexByte(queue, '.')+1:]
 }
 
@@ -122,28 +122,28 @@ func kind(queue string) string {
 func (k *Keeper) Run(ctx context.Context) {
 	backoff := broker.NewBackoff(k.options.Host, 200*time.Millisecond, 10*time.Second)
 	for {
-		batch := k.take()
+		batch := k.takeBatch()
 		if len(batch) == 0 {
 			if _, err := k.come.Wait(ctx, host.Forever); err != nil {
 				return
 			}
 			continue
 		}
-		err := k.store(batch)
+		err := k.storeBatch(batch)
 		if store.Retriable(err) {
 			k.options.Log.LogAttrs(ctx, slog.LevelWarn, "unreadable messages held until the database answers", slog.Any("error", err))
-			k.giveBack(batch)
+			k.requeueBatch(batch)
 			if backoff.Wait(ctx) != nil {
 				return
 			}
 			continue
 		}
-		refused := k.settle(ctx, batch, err)
+		refused := k.settleBatch(ctx, batch, err)
 		if len(refused) == 0 {
 			backoff.Reset()
 			continue
 		}
-		k.giveBack(refused)
+		k.requeueBatch(refused)
 		if k.options.Refused != nil {
 			k.options.Refused()
 		}
@@ -153,8 +153,8 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// take removes the next batch.
-func (k *Keeper) take() []message {
+// takeBatch removes the next batch.
+func (k *Keeper) takeBatch() []message {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	n, size := 0, 0
@@ -167,16 +167,16 @@ func (k *Keeper) take() []message {
 	return batch
 }
 
-// giveBack puts messages at the front again, without those that the broker has taken back
+// requeueBatch puts messages at the front again, without those that the broker has taken back
 // meanwhile.
-func (k *Keeper) giveBack(batch []message) {
+func (k *Keeper) requeueBatch(batch []message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	batch = slices.DeleteFunc(batch, func(m message) bool { return k.latest[m.queue] != m.consumer })
 	k.held = append(batch, k.held...)
 }
 
-func (k *Keeper) store(batch []message) error {
+func (k *Keeper) storeBatch(batch []message) error {
 	letters := make([]store.DeadLetter, len(batch))
 	for i := range batch {
 		letters[i] = batch[i].letter
@@ -186,27 +186,27 @@ func (k *Keeper) store(batch []message) error {
 	return k.options.Store.StoreDeadLetters(ctx, letters...)
 }
 
-// settle acknowledges a stored batch. If the database has refused the batch, it tries each message
+// settleBatch acknowledges a stored batch. If the database has refused the batch, it tries each message
 // alone, and returns those to try again.
-func (k *Keeper) settle(ctx context.Context, batch []message, err error) (again []message) {
+func (k *Keeper) settleBatch(ctx context.Context, batch []message, err error) (again []message) {
 	first := &batch[0]
 	switch {
 	case err == nil:
 	case len(batch) > 1:
 		for i := range batch {
 			one := batch[i : i+1]
-			err := k.store(one)
+			err := k.storeBatch(one)
 			if store.Retriable(err) {
 				k.options.Log.LogAttrs(ctx, slog.LevelWarn, "unreadable messages held until the database answers", slog.Any("error", err))
 				return append(again, batch[i:]...)
 			}
-			again = append(again, k.settle(ctx, one, err)...)
+			again = append(again, k.settleBatch(ctx, one, err)...)
 		}
 		return again
 	default:
 		k.options.Log.LogAttrs(ctx, slog.LevelError, "unreadable message refused by the database, held and tried again",
 			slog.String("queue", first.queue), slog.String("why", first.letter.Outcome), slog.Any("error", err))
-		k.refuse(first, err)
+		k.noteRefusal(first, err)
 		return batch
 	}
 	k.options.Log.LogAttrs(ctx, slog.LevelError, "unreadable messages stored as dead letters",
@@ -222,10 +222,10 @@ func (k *Keeper) settle(ctx context.Context, batch []message, err error) (again 
 	return nil
 }
 
-// refuse notes that the database has refused a message alone. If it has done so for Patience,
+// noteRefusal notes that the database has refused a message alone. If it has done so for Patience,
 // everything that came with the message is removed from its dead letter. Only a database that
 // accepts no dead letters at all refuses the rest.
-func (k *Keeper) refuse(m *message, err error) {
+func (k *Keeper) noteRefusal(m *message, err error) {
 	now := k.options.Host.Monotonic()
 	switch {
 	case m.patience == 0:

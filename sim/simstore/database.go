@@ -45,12 +45,12 @@ type Database struct {
 	// made counts the statements of each process, across its restarts.
 	made        map[string]*uint64
 	transitions *oracle.TransitionTable
-	// told is called in the caller's task with the name and the outcome of each statement of a
+	// onStatement is called in the caller's task with the name and the outcome of each statement of a
 	// process; nil for none.
-	told func(ctx context.Context, call string, err error)
-	// idle is called in the caller's task with the name of each call of a process that names
+	onStatement func(ctx context.Context, call string, err error)
+	// onEmptyCall is called in the caller's task with the name of each call of a process that names
 	// nothing; nil for none.
-	idle func(call string)
+	onEmptyCall func(call string)
 
 	rows    table
 	byKey   map[string]execution.ID
@@ -66,7 +66,7 @@ type Database struct {
 	lists    [listCount]list
 	requests map[lane]*queue
 	lanes    []*queue // of requests, by runtime and worker
-	claiming claiming
+	claiming claimScratch
 	// spare has a *[]*statement[T] for each type of answer: statements to use again.
 	spare []any
 	// requested counts the requested rows.
@@ -187,8 +187,8 @@ func (da *Database) Statements(process string) uint64 {
 // Clock is the database's own clock.
 func (da *Database) Clock() *kernel.Clock { return da.clock }
 
-// now is what clock_timestamp() returns, in microseconds like timestamptz.
-func (da *Database) now() time.Time { return da.clock.Wall().Truncate(time.Microsecond) }
+// clockNow is what clock_timestamp() returns, in microseconds like timestamptz.
+func (da *Database) clockNow() time.Time { return da.clock.Wall().Truncate(time.Microsecond) }
 
 // Stop takes the server down: statements in progress fail, and sessions end. Start brings it back.
 func (da *Database) Stop() {
@@ -246,11 +246,11 @@ func (da *Database) SetFull(fault string) { da.full = fault }
 
 // OnAnswer sets a function that is called with the outcome of each statement of a process, in the
 // task that made it. call is the name of the method, such as "Dispatch".
-func (da *Database) OnAnswer(f func(ctx context.Context, call string, err error)) { da.told = f }
+func (da *Database) OnAnswer(f func(ctx context.Context, call string, err error)) { da.onStatement = f }
 
 // OnNothing sets a function that is called for each call of a process that is about to be made with
 // an empty list, in the task that makes it.
-func (da *Database) OnNothing(f func(call string)) { da.idle = f }
+func (da *Database) OnNothing(f func(call string)) { da.onEmptyCall = f }
 
 // SetNoConnections makes the database refuse new connections, like a server that has its maximum of
 // clients (SQLSTATE 53300), for the fault of that name; the empty name ends it. Calls continue over
@@ -271,11 +271,11 @@ func (da *Database) Demote(fault string) { da.demoted, da.demotedAt = fault, da.
 // Retire ends the state that Demote began.
 func (da *Database) Retire() { da.demoted, da.retired = "", da.demotedAt }
 
-// refusal returns the error with which a lasting fault refuses a statement over a connection, nil
+// faultError returns the error with which a lasting fault refuses a statement over a connection, nil
 // if none does.
-func (da *Database) refusal(process string, over *connection, writes bool) error {
+func (da *Database) faultError(process string, over *connection, writes bool) error {
 	if !writes {
-		return da.unread.roll(da, process)
+		return da.unread.drawFailure(da, process)
 	}
 	if da.readOnly != "" {
 		da.net.Touch(simnet.Touched{Fault: da.readOnly, Process: process})
@@ -289,11 +289,11 @@ func (da *Database) refusal(process string, over *connection, writes bool) error
 		da.net.Touch(simnet.Touched{Fault: da.full, Process: process})
 		return errFull
 	}
-	return da.rollback.roll(da, process)
+	return da.rollback.drawFailure(da, process)
 }
 
-// roll draws whether a statement fails.
-func (r *rollback) roll(db *Database, process string) error {
+// drawFailure draws whether a statement fails.
+func (r *rollback) drawFailure(db *Database, process string) error {
 	if r.perMillion == 0 || !r.stream.Chance(r.perMillion) {
 		return nil
 	}
@@ -339,7 +339,7 @@ func (da *Database) row(id execution.ID) *row {
 	if id < 1 || int(id) > da.rows.n {
 		return nil
 	}
-	if r := da.rows.at(int32(id - 1)); r.Status != execution.None {
+	if r := da.rows.rowAt(int32(id - 1)); r.Status != execution.None {
 		return r
 	}
 	return nil // a primary that is gone gave this number: see Standby

@@ -33,31 +33,31 @@ func (s *Standby) Promote(fault string) {
 	*db = *s.then
 	s.then = nil
 	// Data of the server and of its observers stays.
-	db.sink, db.event, db.made, db.told, db.idle = before.sink, before.event, before.made, before.told, before.idle
+	db.sink, db.event, db.made, db.onStatement, db.onEmptyCall = before.sink, before.event, before.made, before.onStatement, before.onEmptyCall
 	db.readOnly, db.full, db.noConnections = before.readOnly, before.full, before.noConnections
 	db.demoted, db.demotedAt, db.retired = before.demoted, before.demotedAt, before.retired
 	db.rollback, db.unread, db.session = before.rollback, before.unread, before.session
 	db.emit(&history.Event{Kind: history.DatabaseRewound, Process: Server, Due: s.at})
 	for db.rows.n < before.rows.n {
-		db.rows.add(execution.Execution{})
+		db.rows.addRow(execution.Execution{})
 	}
-	s.forget(&before)
-	s.cordons(&before)
+	s.retireIncarnations(&before)
+	s.emitCordons(&before)
 	db.Start()
 }
 
-// cordons reports which workers are cordoned, or no longer, because an operator's latest word is
+// emitCordons reports which workers are cordoned, or no longer, because an operator's latest word is
 // lost.
-func (s *Standby) cordons(before *Database) {
+func (s *Standby) emitCordons(before *Database) {
 	for i := range s.db.workers {
 		if on := s.db.workers[i].cordoned; on != before.workers[i].cordoned {
-			s.db.emit(&history.Event{Kind: history.WorkerCordoned, Process: Server, Worker: execution.WorkerID(i + 1), Count: one(on)})
+			s.db.emit(&history.Event{Kind: history.WorkerCordoned, Process: Server, Worker: execution.WorkerID(i + 1), Count: oneIf(on)})
 		}
 	}
 }
 
-// forget leaves out the numbers of incarnations that are gone, and reports the state of the others.
-func (s *Standby) forget(before *Database) {
+// retireIncarnations leaves out the numbers of incarnations that are gone, and reports the state of the others.
+func (s *Standby) retireIncarnations(before *Database) {
 	db := s.db
 	for i := range before.incarnations {
 		old := before.incarnations[i]

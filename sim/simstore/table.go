@@ -30,20 +30,20 @@ type row struct {
 	hasChildren bool
 }
 
-// add appends a row under the next id.
-func (t *table) add(e execution.Execution) *row {
+// addRow appends a row under the next id.
+func (t *table) addRow(e execution.Execution) *row {
 	if t.n == len(t.pages)*pageRows {
 		t.pages = append(t.pages, new([pageRows]row))
 	}
 	t.n++
-	r := t.at(int32(t.n - 1))
+	r := t.rowAt(int32(t.n - 1))
 	r.Execution = e
 	r.ID = execution.ID(t.n)
 	return r
 }
 
-// at is the row with that index, which must exist.
-func (t *table) at(place int32) *row { return &t.pages[place/pageRows][place%pageRows] }
+// rowAt is the row with that index, which must exist.
+func (t *table) rowAt(place int32) *row { return &t.pages[place/pageRows][place%pageRows] }
 
 // clone returns a copy that shares no row.
 func (t *table) clone() table {

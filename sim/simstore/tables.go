@@ -88,7 +88,7 @@ func (da *Database) LockTable(fault, table string, exclusive bool) (free func())
 func (da *Database) refuseIfTableLocked(process, call string) error {
 	needs := tablesOf[call]
 	for _, l := range da.tables {
-		if contains(needs.Writes, l.table) || l.exclusive && contains(needs.Reads, l.table) {
+		if containsName(needs.Writes, l.table) || l.exclusive && containsName(needs.Reads, l.table) {
 			da.net.Touch(simnet.Touched{Fault: l.fault, Process: process})
 			return fmt.Errorf("%w: canceling statement due to lock timeout (55P03): %s is locked by another session", store.ErrUnavailable, l.table)
 		}
@@ -96,4 +96,4 @@ func (da *Database) refuseIfTableLocked(process, call string) error {
 	return nil
 }
 
-func contains(names, name string) bool { return slices.Contains(strings.Fields(names), name) }
+func containsName(names, name string) bool { return slices.Contains(strings.Fields(names), name) }

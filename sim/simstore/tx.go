@@ -23,7 +23,7 @@ func (t *Tx) LockedTable(name string) bool {
 
 // Named notes the epoch that the mutated statement's caller named, and the incarnation that writes.
 func (t *Tx) Named(key execution.Key, writer execution.Incarnation) {
-	t.s.naming(key)
+	t.s.noteNamedEpoch(key)
 	t.s.writer = writer
 }
 
@@ -41,7 +41,7 @@ func (t *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reaso
 	if r == nil {
 		return
 	}
-	t.s.move(r, to, by, reason, func(r *row) {
+	t.s.changeStatus(r, to, by, reason, func(r *row) {
 		if change != nil {
 			change(&r.Execution)
 		}
@@ -50,9 +50,9 @@ func (t *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reaso
 
 // MoveTold does the same, but the audit says it of another row, or of none if told is 0.
 func (t *Tx) MoveTold(id, told execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution)) {
-	t.s.mistold, t.s.told = true, told
+	t.s.auditsOther, t.s.auditedID = true, told
 	t.Move(id, to, by, reason, change)
-	t.s.mistold = false
+	t.s.auditsOther = false
 }
 
 // Rewait changes how a requested row waits: the lane in which it stands, and when it is due. It
@@ -62,17 +62,17 @@ func (t *Tx) Rewait(id execution.ID, change func(*execution.Execution)) {
 	if r == nil || r.Status != execution.Requested || r.AwaitsParent {
 		return
 	}
-	t.s.db.withdraw(r)
+	t.s.db.dequeueRow(r)
 	if change != nil {
 		change(&r.Execution)
-		t.s.db.request(r, t.s.now)
+		t.s.db.enqueueRow(r, t.s.now)
 	}
 }
 
 // Unlist removes an end from the list of those that nobody has handled.
 func (t *Tx) Unlist(id execution.ID) {
 	if r := t.s.db.row(id); r != nil && oracle.Terminal(r.Status) {
-		t.s.db.unlink(int32(id - 1))
+		t.s.db.unlinkRow(int32(id - 1))
 	}
 }
 
@@ -198,7 +198,7 @@ func (t *Tx) Create(item store.NewExecution) store.Created {
 	if parent := db.row(item.Parent); parent != nil {
 		e.Parent, e.AwaitsParent = parent.Chain(), true
 	}
-	id := t.s.insert(e, execution.API)
+	id := t.s.insertRow(e, execution.API)
 	if e.AwaitsParent {
 		db.children[e.Parent] = append(db.children[e.Parent], id)
 		db.row(e.Parent).hasChildren = true
@@ -213,4 +213,4 @@ func (t *Tx) Create(item store.NewExecution) store.Created {
 func (t *Tx) Keyed(key string) execution.ID { return t.s.db.byKey[key] }
 
 // Purge deletes the ended chain that begins with a row, whoever still needs it.
-func (t *Tx) Purge(first execution.ID) { t.s.remove(first, 0) }
+func (t *Tx) Purge(first execution.ID) { t.s.removeChain(first, 0) }

@@ -26,15 +26,15 @@ func TestOnlyAnXDeathHeaderAsRabbitMQWritesItIsRead(t *testing.T) {
 		"queue": set("queue", int32(1)), "reason": set("reason", "boredom"), "exchange": set("exchange", int32(1)), "keys": set("routing-keys", "q"),
 		"the second": append(set("count", int64(1)), "x"),
 	} {
-		if all, err := deaths(amqp.Table{"x-death": header}); err == nil {
+		if all, err := parseDeaths(amqp.Table{"x-death": header}); err == nil {
 			t.Errorf("%s: %+v", name, all)
 		}
 	}
-	all, err := deaths(amqp.Table{"x-death": good(func(t amqp.Table) { t["original-expiration"] = "5" })})
+	all, err := parseDeaths(amqp.Table{"x-death": good(func(t amqp.Table) { t["original-expiration"] = "5" })})
 	if err != nil || len(all) != 1 || all[0].Count != 2 || all[0].Reason.String() != "expired" || all[0].Queue != "worker.1.executions" {
 		t.Errorf("%+v, %v", all, err)
 	}
-	if all, err := deaths(amqp.Table{"other": 1}); err != nil || all != nil {
+	if all, err := parseDeaths(amqp.Table{"other": 1}); err != nil || all != nil {
 		t.Errorf("without: %+v, %v", all, err)
 	}
 }

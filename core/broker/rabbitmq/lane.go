@@ -75,37 +75,37 @@ func (p *publisher) newLane() *lane {
 	}
 }
 
-// open opens the channel.
-func (l *lane) open() error {
+// openChannel opens the channel.
+func (l *lane) openChannel() error {
 	s := l.p.s
 	ch, err := s.publishing.amqp.Channel()
 	if err != nil {
 		return err
 	}
-	s.watch("publishing channel", ch.NotifyClose(make(chan *amqp.Error, 1)))
+	s.endWhenClosed("publishing channel", ch.NotifyClose(make(chan *amqp.Error, 1)))
 	l.ch, l.returns = ch, ch.NotifyReturn(make(chan amqp.Return, cap(l.window)+2))
 	return ch.Confirm(false)
 }
 
-// run opens the channel, publishes over it until the lane retires or the session ends, and closes
+// publishUntilRetired opens the channel, publishes over it until the lane retires or the session ends, and closes
 // it. Callers wait for the opening no longer than their contexts allow.
-func (l *lane) run() {
-	if err := l.open(); err != nil {
+func (l *lane) publishUntilRetired() {
+	if err := l.openChannel(); err != nil {
 		l.p.s.end(fmt.Errorf("publish: opening a channel: %w", err))
 		return
 	}
-	go l.write()
-	l.settle()
+	go l.writeItems()
+	l.settleInFlight()
 	if l.p.s.Closed() {
 		return
 	}
 	// If this fails, the channel or its connection has ended, and so does the session.
 	_ = l.ch.Close()
-	l.p.closed()
+	l.p.noteChannelClosed()
 }
 
-// add queues a message for writing. If the lane is stuck, it settles the message as not sent.
-func (l *lane) add(it item) {
+// addItem queues a message for writing. If the lane is stuck, it settles the message as not sent.
+func (l *lane) addItem(it item) {
 	l.mu.Lock()
 	stuck := l.stuck
 	if !stuck {
@@ -113,7 +113,7 @@ func (l *lane) add(it item) {
 	}
 	l.mu.Unlock()
 	if stuck {
-		it.batch.settle(it.index, broker.NotSent)
+		it.batch.setOutcome(it.index, broker.NotSent)
 		l.pending.Add(-1)
 		return
 	}
@@ -123,9 +123,9 @@ func (l *lane) add(it item) {
 	}
 }
 
-// next waits for a message to write. It returns false when the lane has retired or the session has
+// nextItem waits for a message to write. It returns false when the lane has retired or the session has
 // ended.
-func (l *lane) next() (it item, ok bool) {
+func (l *lane) nextItem() (it item, ok bool) {
 	for {
 		l.mu.Lock()
 		if len(l.items) > 0 {
@@ -148,8 +148,8 @@ func (l *lane) next() (it item, ok bool) {
 	}
 }
 
-// write writes queued messages until the lane retires or the session ends.
-func (l *lane) write() {
+// writeItems writes queued messages until the lane retires or the session ends.
+func (l *lane) writeItems() {
 	s := l.p.s
 	for sequence := int64(1); ; sequence++ {
 		select {
@@ -157,11 +157,11 @@ func (l *lane) write() {
 		case <-s.done:
 			return
 		}
-		it, ok := l.next()
-		if !ok || !l.p.alarm.wait(s.done) || s.Closed() {
+		it, ok := l.nextItem()
+		if !ok || !l.p.alarm.awaitOpen(s.done) || s.Closed() {
 			return
 		}
-		e, wanted := it.batch.take(it.index)
+		e, wanted := it.batch.takeEntry(it.index)
 		if !wanted {
 			<-l.window
 			l.pending.Add(-1)
@@ -178,38 +178,38 @@ func (l *lane) write() {
 	}
 }
 
-// settle determines the outcomes, in the order of the publishes, until the lane retires or the
+// settleInFlight determines the outcomes, in the order of the publishes, until the lane retires or the
 // session ends.
-func (l *lane) settle() {
+func (l *lane) settleInFlight() {
 	returned := make(map[int64]struct{})
 	late := time.NewTimer(stuckAfter)
 	defer late.Stop()
 	for {
-		f, ok := l.oldest(late)
+		f, ok := l.oldestInFlight(late)
 		if !ok {
 			return
 		}
 		late.Reset(stuckAfter)
-		if !l.await(&f, late) {
+		if !l.awaitConfirm(&f, late) {
 			return
 		}
-		l.collect(returned)
+		l.collectReturns(returned)
 		_, wasReturned := returned[f.sequence]
 		switch {
 		case wasReturned:
 			delete(returned, f.sequence)
-			f.batch.settle(f.index, broker.Returned)
+			f.batch.setOutcome(f.index, broker.Returned)
 		case f.confirmation.Acked():
-			f.batch.settle(f.index, broker.Confirmed)
+			f.batch.setOutcome(f.index, broker.Confirmed)
 		case l.ch.IsClosed() || l.p.s.Closed():
 			// When the channel closes, the library resolves open confirms as not acknowledged. That
 			// is not a nack: the broker may have stored the message.
 			l.p.s.end(fmt.Errorf("publish: channel closed before the confirm"))
 			return
 		default:
-			f.batch.settle(f.index, broker.Nacked)
+			f.batch.setOutcome(f.index, broker.Nacked)
 		}
-		l.p.heard(f.written)
+		l.p.noteAnswer(f.written)
 		if l == l.p.prober {
 			l.p.probing.Store(false)
 		}
@@ -221,9 +221,9 @@ func (l *lane) settle() {
 	}
 }
 
-// oldest waits for the oldest publish without an outcome. It returns false when the lane has retired
+// oldestInFlight waits for the oldest publish without an outcome. It returns false when the lane has retired
 // because there was none for too long, or the session has ended.
-func (l *lane) oldest(idle *time.Timer) (f inFlight, ok bool) {
+func (l *lane) oldestInFlight(idle *time.Timer) (f inFlight, ok bool) {
 	if len(l.behind) > 0 {
 		f = l.behind[0]
 		l.behind = l.behind[1:]
@@ -238,14 +238,14 @@ func (l *lane) oldest(idle *time.Timer) (f inFlight, ok bool) {
 			return f, false
 		case <-idle.C:
 		}
-		if l.p.retire(l) {
+		if l.p.retireLane(l) {
 			return f, false
 		}
 	}
 }
 
-// await waits for the confirm of the oldest publish. It returns false when the session has ended.
-func (l *lane) await(f *inFlight, late *time.Timer) bool {
+// awaitConfirm waits for the confirm of the oldest publish. It returns false when the session has ended.
+func (l *lane) awaitConfirm(f *inFlight, late *time.Timer) bool {
 	s := l.p.s
 	oldest := s.b.opts.OldestConfirm
 	// During an alarm the broker does not read, so it confirms nothing; that time does not count.
@@ -268,29 +268,29 @@ func (l *lane) await(f *inFlight, late *time.Timer) bool {
 			return false
 		}
 		if l.p.answeredSince(f.written) < stuckAfter {
-			l.p.probe()
+			l.p.sendProbe()
 			continue
 		}
-		l.giveUp(f)
+		l.settleStuckLane(f)
 	}
 }
 
-// giveUp settles everything that waits for a stuck lane, so that no caller goes on waiting.
-func (l *lane) giveUp(f *inFlight) {
+// settleStuckLane settles everything that waits for a stuck lane, so that no caller goes on waiting.
+func (l *lane) settleStuckLane(f *inFlight) {
 	l.mu.Lock()
 	l.stuck = true
 	items := l.items
 	l.items = nil
 	l.mu.Unlock()
 	for _, it := range items {
-		it.batch.settle(it.index, broker.NotSent)
+		it.batch.setOutcome(it.index, broker.NotSent)
 	}
 	l.pending.Add(-int64(len(items)))
-	f.batch.settle(f.index, broker.Unknown)
+	f.batch.setOutcome(f.index, broker.Unknown)
 	for {
 		select {
 		case f := <-l.inFlight:
-			f.batch.settle(f.index, broker.Unknown)
+			f.batch.setOutcome(f.index, broker.Unknown)
 			l.behind = append(l.behind, f)
 		default:
 			return
@@ -298,9 +298,9 @@ func (l *lane) giveUp(f *inFlight) {
 	}
 }
 
-// collect takes all returns that have arrived. The broker returns a message before it confirms it,
+// collectReturns takes all returns that have arrived. The broker returns a message before it confirms it,
 // so once the confirm is read, the return is here.
-func (l *lane) collect(returned map[int64]struct{}) {
+func (l *lane) collectReturns(returned map[int64]struct{}) {
 	for {
 		select {
 		case r, ok := <-l.returns:
@@ -316,8 +316,8 @@ func (l *lane) collect(returned map[int64]struct{}) {
 	}
 }
 
-// heard notes that the broker has answered a publish that was written at this time.
-func (p *publisher) heard(written time.Time) {
+// noteAnswer notes that the broker has answered a publish that was written at this time.
+func (p *publisher) noteAnswer(written time.Time) {
 	at := int64(written.Sub(p.began))
 	for {
 		known := p.answered.Load()
@@ -332,11 +332,11 @@ func (p *publisher) answeredSince(written time.Time) time.Duration {
 	return time.Duration(p.answered.Load()) - written.Sub(p.began)
 }
 
-// probe publishes a message that the broker answers without a queue, unless an earlier probe still
+// sendProbe publishes a message that the broker answers without a queue, unless an earlier probe still
 // waits for its answer.
-func (p *publisher) probe() {
+func (p *publisher) sendProbe() {
 	if p.probing.CompareAndSwap(false, true) {
 		p.prober.pending.Add(1)
-		p.prober.add(item{probeBatch(), 0})
+		p.prober.addItem(item{probeBatch(), 0})
 	}
 }

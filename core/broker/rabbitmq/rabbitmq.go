@@ -97,11 +97,11 @@ func New(o Options) *Broker {
 
 // Connect implements broker.Broker.
 func (b *Broker) Connect(ctx context.Context) (broker.Session, error) {
-	publishing, err := b.dial(ctx, "publish")
+	publishing, err := b.dialConnection(ctx, "publish")
 	if err != nil {
 		return nil, err
 	}
-	consuming, err := b.dial(ctx, "consume")
+	consuming, err := b.dialConnection(ctx, "consume")
 	if err != nil {
 		publishing.hangUp()
 		return nil, err
@@ -121,9 +121,9 @@ type connection struct {
 	raw  net.Conn
 }
 
-// dial opens one connection. Every failure is ErrUnavailable, unless ctx has ended or the URL is
+// dialConnection opens one connection. Every failure is ErrUnavailable, unless ctx has ended or the URL is
 // invalid.
-func (b *Broker) dial(ctx context.Context, role string) (*connection, error) {
+func (b *Broker) dialConnection(ctx context.Context, role string) (*connection, error) {
 	address, err := withoutHeartbeat(b.opts.URL)
 	if err != nil {
 		return nil, err
@@ -145,7 +145,7 @@ func (b *Broker) dial(ctx context.Context, role string) (*connection, error) {
 			l.raw = &boundedConn{Conn: conn, limit: 3 * b.opts.Heartbeat}
 			// The library takes no context: closing the socket ends its handshakes.
 			stop = context.AfterFunc(within, func() { _ = conn.Close() })
-			return newScreened(l.raw), nil
+			return newScreenedConn(l.raw), nil
 		},
 	})
 	inTime := stop()

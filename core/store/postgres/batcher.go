@@ -51,13 +51,13 @@ func newBatcher[Q, R any](o Options, run func(context.Context, []Q) ([]R, []erro
 	return &batcher[Q, R]{run: run, limit: o.BatchRows, wait: o.BatchWait, patient: o.BatchPatience, flights: inFlight}
 }
 
-// do makes one call.
-func (b *batcher[Q, R]) do(ctx context.Context, op string, items []Q) ([]R, error) {
+// submitItems makes one call.
+func (b *batcher[Q, R]) submitItems(ctx context.Context, op string, items []Q) ([]R, error) {
 	if len(items) == 0 {
 		return nil, nil
 	}
 	if err := ctx.Err(); err != nil {
-		return nil, unavailable(op, err)
+		return nil, unavailableError(op, err)
 	}
 	c := &call[Q, R]{items: items, done: make(chan struct{})}
 	b.mu.Lock()
@@ -66,7 +66,7 @@ func (b *batcher[Q, R]) do(ctx context.Context, op string, items []Q) ([]R, erro
 	}
 	b.queue = append(b.queue, c)
 	b.rows += len(items)
-	b.launch()
+	b.launchBatches()
 	b.mu.Unlock()
 	select {
 	case <-c.done:
@@ -80,26 +80,26 @@ func (b *batcher[Q, R]) do(ctx context.Context, op string, items []Q) ([]R, erro
 		case <-c.done:
 			return c.results, c.err
 		default:
-			return nil, unknown(op, ctx.Err())
+			return nil, unknownOutcomeError(op, ctx.Err())
 		}
 	}
 	b.rows -= len(items)
 	b.queue = slices.DeleteFunc(b.queue, func(q *call[Q, R]) bool { return q == c })
-	return nil, unavailable(op, ctx.Err())
+	return nil, unavailableError(op, ctx.Err())
 }
 
-// launch sends the batches that may leave. The caller holds the lock.
-func (b *batcher[Q, R]) launch() {
+// launchBatches sends the batches that may leave. The caller holds the lock.
+func (b *batcher[Q, R]) launchBatches() {
 	for len(b.queue) > 0 && b.flying < b.flights {
 		if left := b.holdBack() - time.Since(b.since); left > 0 && b.rows < b.limit {
 			if b.timer == nil {
-				b.timer = time.AfterFunc(left, b.ripen)
+				b.timer = time.AfterFunc(left, b.launchOnTimer)
 			}
 			return
 		}
-		batch := b.take()
+		batch := b.takeBatch()
 		b.flying++
-		go b.fly(batch)
+		go b.sendBatch(batch)
 	}
 }
 
@@ -114,9 +114,9 @@ func (b *batcher[Q, R]) holdBack() time.Duration {
 	return 0
 }
 
-// take removes one batch from the queue. A call that is larger than the limit is a batch of its
+// takeBatch removes one batch from the queue. A call that is larger than the limit is a batch of its
 // own.
-func (b *batcher[Q, R]) take() []*call[Q, R] {
+func (b *batcher[Q, R]) takeBatch() []*call[Q, R] {
 	n, rows := 0, 0
 	for n < len(b.queue) && (n == 0 || rows+len(b.queue[n].items) <= b.limit) {
 		b.queue[n].left = true
@@ -128,28 +128,28 @@ func (b *batcher[Q, R]) take() []*call[Q, R] {
 	b.rows -= rows
 	b.crowded = n > 1
 	b.since = time.Now()
-	b.disarm()
+	b.stopTimer()
 	return batch
 }
 
-func (b *batcher[Q, R]) disarm() {
+func (b *batcher[Q, R]) stopTimer() {
 	if b.timer != nil {
 		b.timer.Stop()
 		b.timer = nil
 	}
 }
 
-// ripen runs when the timer fires. By then its queue may have left and another one begun, so launch
-// checks the time again.
-func (b *batcher[Q, R]) ripen() {
+// launchOnTimer runs when the timer fires. By then its queue may have left and another one begun, so
+// launchBatches checks the time again.
+func (b *batcher[Q, R]) launchOnTimer() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.disarm()
-	b.launch()
+	b.stopTimer()
+	b.launchBatches()
 }
 
-// fly sends one batch and gives each call its part of the answer.
-func (b *batcher[Q, R]) fly(batch []*call[Q, R]) {
+// sendBatch sends one batch and gives each call its part of the answer.
+func (b *batcher[Q, R]) sendBatch(batch []*call[Q, R]) {
 	items := batch[0].items
 	if len(batch) > 1 {
 		items = nil
@@ -163,11 +163,11 @@ func (b *batcher[Q, R]) fly(batch []*call[Q, R]) {
 	at := 0
 	for _, c := range batch {
 		end := at + len(c.items)
-		c.results, c.err = settle(results[at:end:end], errs[at:end])
+		c.results, c.err = combineErrors(results[at:end:end], errs[at:end])
 		close(c.done)
 		at = end
 	}
 	b.flying--
-	b.disarm()
-	b.launch()
+	b.stopTimer()
+	b.launchBatches()
 }

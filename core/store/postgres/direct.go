@@ -54,7 +54,7 @@ var (
 
 // dispatchDueFrom is the statement that walks lanes from these heads on.
 func dispatchDueFrom(heads string) string {
-	return text(`
+	return expandColumns(`
 with recursive early as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),` + heads + `,
 offer as materialized (
     select o.*, l.due_at as head
@@ -178,14 +178,14 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 	const op = "dispatching what is due"
 	var answer store.DueDispatched
 	var r record
-	targets := r.targets(&answer.Full, &answer.Unfit, &answer.Others)
+	targets := r.scanTargets(&answer.Full, &answer.Unfit, &answer.Others)
 	// Without a row the answer is one line: the three flags, and nulls for the row.
 	nothing := append([]any{&answer.Full, &answer.Unfit, &answer.Others}, make([]any, len(rowColumns))...)
 	sql, bounds := dispatchDue, s.queuesNow(ctx)
 	if bounds != nil {
 		sql = dispatchDueAtBounds
 	}
-	err := s.kept(keptHashed)(ctx, op, func(rows pgx.Rows) error {
+	err := s.keptPlanQuery(keptHashed)(ctx, op, func(rows pgx.Rows) error {
 		if rows.RawValues()[3] == nil {
 			return rows.Scan(nothing...)
 		}
@@ -194,7 +194,7 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 		}
 		// A value in another column that somebody wrote by hand is no reason to hold the row back:
 		// it is dispatched.
-		e, _ := r.execution()
+		e, _ := r.toExecution()
 		answer.Rows = append(answer.Rows, e)
 		return nil
 	}, sql, append(dueArgs(s, d), bounds...)...)
@@ -230,7 +230,7 @@ func dueArgs(s *Store, d store.DueDispatch) []any {
 		}
 	}
 	return append([]any{
-		s.now(), d.Executor, d.Expiry, d.Timeout, runtimes, offers, counts, bases,
+		s.clockOverride(), d.Executor, d.Expiry, d.Timeout, runtimes, offers, counts, bases,
 		workers, incarnations, packedWorkers, packed, append(limits, packedLimits...), execution.Reasons(),
-	}, s.holding.of(slices.Concat(incarnations, packed)...)...)
+	}, s.holding.argsFor(slices.Concat(incarnations, packed)...)...)
 }

@@ -104,8 +104,8 @@ type Store struct {
 
 	executions *batcher[execution.ID, *execution.Execution]
 	creates    *batcher[store.NewExecution, store.Created]
-	claims     *batcher[claim, claimed]
-	finishes   *batcher[finish, store.Outcome]
+	claims     *batcher[claimItem, claimAnswer]
+	finishes   *batcher[finishItem, store.Outcome]
 }
 
 var _ store.Store = (*Store)(nil)
@@ -119,9 +119,9 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	configure(config, options)
+	configureConnections(config, options)
 	if options.Migrate {
-		if err := migrate(ctx, config.ConnConfig); err != nil {
+		if err := migrateSchema(ctx, config.ConnConfig); err != nil {
 			return nil, err
 		}
 	}
@@ -132,7 +132,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	s := &Store{pool: all, beats: all, options: options}
 	if options.HeartbeatConns > 0 {
 		config := config.Copy()
-		config.ConnConfig.RuntimeParams["lock_timeout"] = milliseconds(options.StatementTimeout / 2)
+		config.ConnConfig.RuntimeParams["lock_timeout"] = formatMilliseconds(options.StatementTimeout / 2)
 		if s.beats, err = newPool(ctx, config, options.HeartbeatConns, options); err != nil {
 			all.Close()
 			return nil, fmt.Errorf("postgres: %w", err)
@@ -198,8 +198,8 @@ func (s *Store) Close() {
 	}
 }
 
-// configure sets the parameters of every connection of the store.
-func configure(config *pgxpool.Config, o Options) {
+// configureConnections sets the parameters of every connection of the store.
+func configureConnections(config *pgxpool.Config, o Options) {
 	config.ConnConfig.ConnectTimeout = o.ConnectTimeout
 	if o.Tracer != nil {
 		config.ConnConfig.Tracer = o.Tracer
@@ -208,9 +208,9 @@ func configure(config *pgxpool.Config, o Options) {
 	if set["application_name"] == "" {
 		set["application_name"] = "handoff"
 	}
-	set["statement_timeout"] = milliseconds(o.StatementTimeout)
-	set["lock_timeout"] = milliseconds(o.LockTimeout)
-	set["idle_in_transaction_session_timeout"] = milliseconds(o.IdleInTransactionTimeout)
+	set["statement_timeout"] = formatMilliseconds(o.StatementTimeout)
+	set["lock_timeout"] = formatMilliseconds(o.LockTimeout)
+	set["idle_in_transaction_session_timeout"] = formatMilliseconds(o.IdleInTransactionTimeout)
 	// A statement whose client is gone ends early, instead of holding its locks until it is done.
 	set["client_connection_check_interval"] = "1000"
 	// The statements are written for this isolation, whatever the server's default.
@@ -224,24 +224,26 @@ func configure(config *pgxpool.Config, o Options) {
 	set["plan_cache_mode"] = "force_custom_plan"
 }
 
-func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
+func formatMilliseconds(d time.Duration) string {
+	return strconv.FormatInt(max(1, d.Milliseconds()), 10)
+}
 
-func migrate(ctx context.Context, config *pgx.ConnConfig) error {
+func migrateSchema(ctx context.Context, config *pgx.ConnConfig) error {
 	conn, err := pgx.ConnectConfig(ctx, config.Copy())
 	if err != nil {
-		return unavailable("connecting", err)
+		return unavailableError("connecting", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it did is committed or not, whatever closing says
 	// Each migration is applied or not, and the next attempt asks again. So a caller with an
 	// unknown outcome just tries again.
-	return sent("migrating", migrations.Up(ctx, conn), !conn.IsClosed())
+	return classifySent("migrating", migrations.Up(ctx, conn), !conn.IsClosed())
 }
 
-// now is the parameter with which a test moves the database's clock; null in production.
-func (s *Store) now() *time.Time {
+// clockOverride is the parameter with which a test moves the database's clock; null in production.
+func (s *Store) clockOverride() *time.Time {
 	if s.options.Now != nil {
 		if t, ok := s.options.Now(); ok {
-			s.clockIs(t)
+			s.noteClockOverride(t)
 			return &t
 		}
 	}

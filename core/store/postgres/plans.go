@@ -40,9 +40,9 @@ type sender interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// readUnder executes one statement under settings, which last to the end of the transaction.
+// readWithSettings executes one statement under settings, which last to the end of the transaction.
 // Outside a transaction, the settings and the statement are one together. They take one round trip.
-func readUnder(ctx context.Context, conn sender, settings string, scan func(pgx.Rows) error, sql string, args ...any) error {
+func readWithSettings(ctx context.Context, conn sender, settings string, scan func(pgx.Rows) error, sql string, args ...any) error {
 	var both pgx.Batch
 	both.Queue(settings)
 	both.Queue(sql, args...)
@@ -51,7 +51,7 @@ func readUnder(ctx context.Context, conn sender, settings string, scan func(pgx.
 	if err == nil {
 		var rows pgx.Rows
 		if rows, err = results.Query(); err == nil {
-			err = each(scan)(rows)
+			err = forEachRow(scan)(rows)
 			rows.Close()
 		}
 	}

@@ -60,75 +60,75 @@ type usage struct{ made, last int64 }
 // usageKey is the key under which a connection keeps its usage.
 const usageKey = "handoff.usage"
 
-// idleUnasked is how long a connection may have been idle and be used without a ping.
-const idleUnasked = time.Second
+// maxIdleUnpinged is how long a connection may have been idle and be used without a ping.
+const maxIdleUnpinged = time.Second
 
 func newPool(ctx context.Context, config *pgxpool.Config, size int, o Options) (*pool, error) {
 	config = config.Copy()
 	config.MaxConns = int32(size) //nolint:gosec // the configuration bounds it
 	p := &pool{ping: o.PingTimeout, born: time.Now(), dialing: config.ConnConfig.Copy()}
-	p.refusing.Store(-int64(askedAgain))
+	p.refusing.Store(-int64(writableRecheck))
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
-		now := p.now()
+		now := p.sinceBorn()
 		conn.PgConn().CustomData()[usageKey] = &usage{made: now, last: now}
 		return nil
 	}
-	// acquire pings, so the driver need not.
+	// acquireLive pings, so the driver need not.
 	config.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	var err error
 	p.Pool, err = pgxpool.NewWithConfig(ctx, config)
 	return p, err
 }
 
-func (p *pool) now() int64 { return int64(time.Since(p.born)) }
+func (p *pool) sinceBorn() int64 { return int64(time.Since(p.born)) }
 
-// acquire returns a connection that has answered recently.
-func (p *pool) acquire(ctx context.Context) (*pgxpool.Conn, error) {
+// acquireLive returns a connection that has answered recently.
+func (p *pool) acquireLive(ctx context.Context) (*pgxpool.Conn, error) {
 	for {
 		conn, err := p.Acquire(ctx)
 		if err != nil {
 			return nil, err
 		}
-		u := used(conn.Conn())
-		if p.now()-u.last <= int64(idleUnasked) && u.last > p.suspect.Load() {
+		u := usageOf(conn.Conn())
+		if p.sinceBorn()-u.last <= int64(maxIdleUnpinged) && u.last > p.suspect.Load() {
 			return conn, nil
 		}
-		if _, err := p.heard(ctx, conn.Conn(), conn.Ping); err == nil && !conn.Conn().IsClosed() {
+		if _, err := p.awaitAnswer(ctx, conn.Conn(), conn.Ping); err == nil && !conn.Conn().IsClosed() {
 			return conn, nil
 		}
-		p.discard(conn)
+		p.discardConn(conn)
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// release gives a connection back. A connection that the driver has closed leaves the pool at once:
+// releaseConn gives a connection back. A connection that the driver has closed leaves the pool at once:
 // the driver first says goodbye to the server, which takes 15 s if the server is gone, and would
 // occupy the place in the pool for that time.
-func (p *pool) release(conn *pgxpool.Conn) {
+func (p *pool) releaseConn(conn *pgxpool.Conn) {
 	if conn.Conn().IsClosed() {
-		p.suspect.Store(p.now())
-		p.discard(conn)
+		p.suspect.Store(p.sinceBorn())
+		p.discardConn(conn)
 		return
 	}
-	used(conn.Conn()).last = p.now()
+	usageOf(conn.Conn()).last = p.sinceBorn()
 	conn.Release()
 }
 
-// discard takes a connection out of the pool, and closes it if the driver has not.
-func (*pool) discard(conn *pgxpool.Conn) {
+// discardConn takes a connection out of the pool, and closes it if the driver has not.
+func (*pool) discardConn(conn *pgxpool.Conn) {
 	if c := conn.Hijack(); !c.IsClosed() {
-		ctx, cancel := context.WithTimeout(context.Background(), idleUnasked)
+		ctx, cancel := context.WithTimeout(context.Background(), maxIdleUnpinged)
 		defer cancel()
 		_ = c.Close(ctx)
 	}
 }
 
-// heard calls ask, which asks something over a connection, and waits for the answer. If none comes
-// for longer than PingTimeout, and a new connection is ready first, the connection is silent: heard
+// awaitAnswer calls ask, which asks something over a connection, and waits for the answer. If none comes
+// for longer than PingTimeout, and a new connection is ready first, the connection is silent: awaitAnswer
 // closes it, and the outcome of ask is unknown.
-func (p *pool) heard(ctx context.Context, conn *pgx.Conn, ask func(ctx context.Context) error) (silent bool, err error) {
+func (p *pool) awaitAnswer(ctx context.Context, conn *pgx.Conn, ask func(ctx context.Context) error) (silent bool, err error) {
 	ctx, giveUp := context.WithCancel(ctx)
 	defer giveUp()
 	answer := make(chan error, 1)
@@ -145,7 +145,7 @@ func (p *pool) heard(ctx context.Context, conn *pgx.Conn, ask func(ctx context.C
 		case err := <-answer:
 			return false, err
 		case <-patience:
-			fresh = p.probes.DoChan("", p.dial)
+			fresh = p.probes.DoChan("", p.probeConnection)
 		case made := <-fresh:
 			if made.Err != nil {
 				fresh = nil // new connections get no answer either: this one may yet
@@ -154,15 +154,15 @@ func (p *pool) heard(ctx context.Context, conn *pgx.Conn, ask func(ctx context.C
 			giveUp()
 			err := <-answer
 			if err != nil {
-				p.throwAway(used(conn))
+				p.discardAll(usageOf(conn))
 			}
 			return err != nil, err
 		}
 	}
 }
 
-// dial makes a connection beside the pool, to see whether that is possible.
-func (p *pool) dial() (any, error) {
+// probeConnection makes a connection beside the pool, to see whether that is possible.
+func (p *pool) probeConnection() (any, error) {
 	// The configuration's ConnectTimeout bounds it, even if its caller has given up.
 	ctx := context.Background()
 	conn, err := pgx.ConnectConfig(ctx, p.dialing.Copy())
@@ -172,74 +172,74 @@ func (p *pool) dial() (any, error) {
 	return nil, conn.Close(ctx)
 }
 
-// askedAgain is how long no new connection is made to ask again after one that may not write.
-const askedAgain = time.Second
+// writableRecheck is how long no new connection is made to ask again after one that may not write.
+const writableRecheck = time.Second
 
-// moved says that the server that refused to write is no longer the primary, and that the pool
+// moveToPrimary says that the server that refused to write is no longer the primary, and that the pool
 // makes connections to the new one from now on. u is the usage of the connection with the refusal.
-func (p *pool) moved(ctx context.Context, u *usage) bool {
-	if p.behind(u) {
+func (p *pool) moveToPrimary(ctx context.Context, u *usage) bool {
+	if p.isDiscarded(u) {
 		return true
 	}
-	if p.now()-p.refusing.Load() < int64(askedAgain) {
+	if p.sinceBorn()-p.refusing.Load() < int64(writableRecheck) {
 		return false
 	}
 	select {
-	case made := <-p.probes.DoChan("writable", p.writable):
+	case made := <-p.probes.DoChan("writable", p.probeWritable):
 		if made.Err != nil || made.Val != true {
 			return false
 		}
 	case <-ctx.Done():
 		return false
 	}
-	p.throwAway(u)
+	p.discardAll(u)
 	return true
 }
 
-// writable makes a connection beside the pool, to see whether it may write.
-func (p *pool) writable() (any, error) {
+// probeWritable makes a connection beside the pool, to see whether it may write.
+func (p *pool) probeWritable() (any, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*p.dialing.ConnectTimeout) // also if its caller has given up
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, p.dialing.Copy())
 	if err != nil {
-		p.refusing.Store(p.now())
+		p.refusing.Store(p.sinceBorn())
 		return false, err
 	}
 	defer conn.Close(ctx) //nolint:errcheck // it was only asked
 	readOnly := ""
 	if err = conn.QueryRow(ctx, "show transaction_read_only", pgx.QueryExecModeSimpleProtocol).Scan(&readOnly); err != nil || readOnly != "off" {
-		p.refusing.Store(p.now())
+		p.refusing.Store(p.sinceBorn())
 	}
 	return readOnly == "off", err
 }
 
-// behind says that a connection is older than the last time that all were thrown away.
-func (p *pool) behind(u *usage) bool {
+// isDiscarded says that a connection is older than the last time that all were thrown away.
+func (p *pool) isDiscarded(u *usage) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return u.made < p.thrown
 }
 
-// throwAway throws every connection away, because one of them is useless while a new one works.
+// discardAll throws every connection away, because one of them is useless while a new one works.
 // Connections in use go when they are released.
-func (p *pool) throwAway(u *usage) {
+func (p *pool) discardAll(u *usage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if u.made < p.thrown {
 		return // another caller with the same finding has done it
 	}
-	p.thrown = p.now()
+	p.thrown = p.sinceBorn()
 	p.Reset()
 	p.resets.Add(1)
 }
 
-func used(conn *pgx.Conn) *usage {
+func usageOf(conn *pgx.Conn) *usage {
 	u, _ := conn.PgConn().CustomData()[usageKey].(*usage)
 	return u
 }
 
-// use returns the present figures of the pool.
-func (p *pool) use() telemetry.PoolUse {
+// currentUse returns the present figures of the pool.
+func (p *pool) currentUse() telemetry.PoolUse {
 	s := p.Stat()
 	return telemetry.PoolUse{
 		Most: int64(s.MaxConns()), InUse: int64(s.AcquiredConns()), Idle: int64(s.IdleConns()),
@@ -250,9 +250,9 @@ func (p *pool) use() telemetry.PoolUse {
 // Use returns the present figures of the store's connections: all others, and those for heartbeats.
 // Heartbeats have figures only if they have their own connections.
 func (s *Store) Use() (all, heartbeats telemetry.PoolUse) {
-	all = s.pool.use()
+	all = s.pool.currentUse()
 	if s.beats != s.pool {
-		heartbeats = s.beats.use()
+		heartbeats = s.beats.currentUse()
 	}
 	return all, heartbeats
 }

@@ -38,13 +38,13 @@ func (s *Store) readPurge(ctx context.Context, p store.Purge, scan func(pgx.Rows
 	if !p.DryRun {
 		return s.query(ctx, op, scan, sql, args...)
 	}
-	return s.transaction(ctx, op, func(tx pgx.Tx) error {
-		return undo(ctx, tx, func(tx pgx.Tx) error { return read(ctx, tx, scan, sql, args...) })
+	return s.runTransaction(ctx, op, func(tx pgx.Tx) error {
+		return runAndUndo(ctx, tx, func(tx pgx.Tx) error { return readRows(ctx, tx, scan, sql, args...) })
 	})
 }
 
-// undo calls f and takes back what it has written.
-func undo(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
+// runAndUndo calls f and takes back what it has written.
+func runAndUndo(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
 	inner, err := tx.Begin(ctx)
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 		var last, looked int64
 		var old bool
 		var chains []int64
-		if err := tx.QueryRow(ctx, lockOldChains, s.now(), p.Age, p.After, p.Limit, store.VisibleAfter).Scan(&last, &looked, &old, &chains, &done.First); err != nil {
+		if err := tx.QueryRow(ctx, lockOldChains, s.clockOverride(), p.Age, p.After, p.Limit, store.VisibleAfter).Scan(&last, &looked, &old, &chains, &done.First); err != nil {
 			return err
 		}
 		if done.More = old && looked == int64(p.Limit); done.More {
@@ -124,7 +124,7 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 		}
 		var taken int64
 		var left bool
-		if err := tx.QueryRow(ctx, deleteOldChains, s.now(), p.Age, chains, p.Limit).Scan(&done.Removed, &taken, &left); err != nil {
+		if err := tx.QueryRow(ctx, deleteOldChains, s.clockOverride(), p.Age, chains, p.Limit).Scan(&done.Removed, &taken, &left); err != nil {
 			return err
 		}
 		if left {
@@ -132,9 +132,9 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 		}
 		return nil
 	}
-	err = s.transaction(ctx, "purging executions", func(tx pgx.Tx) error {
+	err = s.runTransaction(ctx, "purging executions", func(tx pgx.Tx) error {
 		if p.DryRun {
-			return undo(ctx, tx, step)
+			return runAndUndo(ctx, tx, step)
 		}
 		return step(tx)
 	})
@@ -176,7 +176,7 @@ select coalesce((select sum(size) from taken), 0), (select count(*) from taken)`
 
 func (s *Store) purgeTransitions(ctx context.Context, p store.Purge) (done store.Purged, err error) {
 	var groups int
-	err = s.readPurge(ctx, p, func(rows pgx.Rows) error { return rows.Scan(&done.Removed, &groups) }, purgeTransitions, s.now(), p.Age, p.Limit)
+	err = s.readPurge(ctx, p, func(rows pgx.Rows) error { return rows.Scan(&done.Removed, &groups) }, purgeTransitions, s.clockOverride(), p.Age, p.Limit)
 	done.More = groups >= p.Limit
 	return done, err
 }
@@ -205,7 +205,7 @@ select count(*) from gone`
 
 // purgeInOrder purges rows that leave in the order of their times.
 func (s *Store) purgeInOrder(ctx context.Context, p store.Purge, sql string) (done store.Purged, err error) {
-	err = s.readPurge(ctx, p, func(rows pgx.Rows) error { return rows.Scan(&done.Removed) }, sql, s.now(), p.Age, p.Limit)
+	err = s.readPurge(ctx, p, func(rows pgx.Rows) error { return rows.Scan(&done.Removed) }, sql, s.clockOverride(), p.Age, p.Limit)
 	done.More = done.Removed >= p.Limit
 	return done, err
 }
@@ -261,7 +261,7 @@ select (select count(*) from gone), coalesce((select max(id) from page), 0), (se
 func (s *Store) purgeWalking(ctx context.Context, p store.Purge, sql string) (done store.Purged, err error) {
 	var last int64
 	var looked int
-	err = s.readPurge(ctx, p, into(func() {}, &done.Removed, &last, &looked), sql, s.now(), p.Age, p.After, p.Limit)
+	err = s.readPurge(ctx, p, scanInto(func() {}, &done.Removed, &last, &looked), sql, s.clockOverride(), p.Age, p.After, p.Limit)
 	if done.More = looked >= p.Limit; done.More {
 		done.Next = last
 	}

@@ -39,7 +39,7 @@ var (
 
 // claimForSchedulingFrom is the statement that walks lanes from these heads on.
 func claimForSchedulingFrom(heads string) string {
-	return text(`
+	return expandColumns(`
 with recursive demand as materialized (
     select * from unnest($4::text[], $5::bigint[], $6::bigint[], $7::bigint[], $8::int[], $9::bigint[])
         as d(runtime, pinned, wanted, room, pool, pool_room)
@@ -172,7 +172,7 @@ func (s *Store) ClaimForScheduling(ctx context.Context, c store.SchedulingClaim)
 	if bounds != nil {
 		sql = claimForSchedulingAtBounds
 	}
-	if err := s.query(ctx, "claiming for scheduling", readable(&found, &unreadable), sql, append(schedulingArgs(s.now(), c), bounds...)...); err != nil {
+	if err := s.query(ctx, "claiming for scheduling", collectReadable(&found, &unreadable), sql, append(schedulingArgs(s.clockOverride(), c), bounds...)...); err != nil {
 		return nil, err
 	}
 	return found, nil
@@ -218,7 +218,7 @@ func schedulingArgs(now *time.Time, c store.SchedulingClaim) []any {
 // executors take turns, by a lock that claims and heartbeats do not take, and count the worker's
 // rows during their turn. The statement's own snapshot is older than that; the snapshot of a
 // volatile function is not.
-var dispatch = text(`
+var dispatch = expandColumns(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::interval[], $8::int[])
         with ordinality as a(ask_id, ask_epoch, ask_worker, ask_incarnation, ask_timeout, ask_limit, n)
@@ -289,16 +289,16 @@ func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispat
 				workers, incarnations = append(workers, int64(d.Worker.ID)), append(incarnations, int64(d.Worker.Incarnation))
 				timeouts = append(timeouts, d.Timeout)
 			}
-			now := s.now()
-			err := s.query(ctx, op, verdicts(func(v *verdict) {
-				results[v.n-1] = store.DispatchResult{Outcome: v.outcome(), WorkerUnfit: v.remark}
-			}), dispatch, append([]any{now, executor, ids, epochs, workers, incarnations, timeouts, limits}, s.holding.of(incarnations...)...)...)
+			now := s.clockOverride()
+			err := s.query(ctx, op, scanVerdicts(func(v *verdict) {
+				results[v.n-1] = store.DispatchResult{Outcome: v.toOutcome(), WorkerUnfit: v.remark}
+			}), dispatch, append([]any{now, executor, ids, epochs, workers, incarnations, timeouts, limits}, s.holding.argsFor(incarnations...)...)...)
 			if err != nil {
 				return err
 			}
-			return s.ended(ctx, op, ids, func(n int) bool { return results[n].Row.ID != 0 }, func(n int, o outcome) { results[n].Outcome = o })
+			return s.refuseEnded(ctx, op, ids, func(n int) bool { return results[n].Row.ID != 0 }, func(n int, o outcome) { results[n].Outcome = o })
 		},
-	}.all(ctx, ds)
+	}.runAll(ctx, ds)
 }
 
 // The statement does not wait for a locked row: nearly always a claim holds it, and marks it
@@ -333,9 +333,9 @@ func (s *Store) MarkPublished(ctx context.Context, keys []execution.Key) ([]exec
 		run: func(ctx context.Context, keys []execution.Key, locked []bool) error {
 			ids, epochs := idsAndEpochs(keys)
 			var n int
-			return s.kept(keptHashed)(ctx, op, into(func() { locked[n-1] = true }, &n), markPublished, s.now(), ids, epochs)
+			return s.keptPlanQuery(keptHashed)(ctx, op, scanInto(func() { locked[n-1] = true }, &n), markPublished, s.clockOverride(), ids, epochs)
 		},
-	}.all(ctx, keys)
+	}.runAll(ctx, keys)
 	var left []execution.Key
 	for i := range locked {
 		if locked[i] {
@@ -353,11 +353,11 @@ const takeBack = `
            scheduling_at = null, scheduling_by = null, scheduling_expires_at = null,
            retry_at = case when j.ask_delay > '0' then j.now + j.ask_delay end, due_at = j.now + greatest(j.ask_delay, '0')`
 
-// leave are the lists of a statement that delete the work of rows which its list "over" has ended,
+// deleteEndedWork are the lists of a statement that delete the work of rows which its list "over" has ended,
 // and that note those whose end is not handled yet. The condition on a row of the list j says which
 // of them. They must be one statement with the end, or the transition table refuses both. The rows are
 // found by their ids and not by a join: a planner that expects one row of j compares each with each.
-func leave(condition string) string {
+func deleteEndedWork(condition string) string {
 	return `
 gone as (
     delete from execution_work w where w.id = any(array(select j.id from judged j where ` + condition + `))
@@ -376,7 +376,7 @@ freed as (
      where s.execution = m.id and m.concurrency is not null
 )`
 
-var park = text(`
+var park = expandColumns(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::interval[], $6::boolean[], $7::interval[], $8::text[], $9::interval[], $10::interval[], $11::interval[])
         with ordinality as a(ask_id, ask_epoch, ask_delay, ask_unschedulable, ask_grace, ask_result, ask_patience, ask_watched, ask_seen, n)
@@ -414,12 +414,12 @@ moved as (
 over as (
     update execution_record r
        set status = 'failed', failure_reason = 'no_workers', result = j.ask_result::json, ended = j.now, unschedulable_since = j.since,
-           ` + carry("unschedulable_since") + `,
+           ` + copyWorkColumns("unschedulable_since") + `,
            written_by = 'scheduler', written_incarnation = null, written_epoch = j.ask_epoch, written_reason = 'no_workers', written_actor = null
       from judged j
      where r.id = j.id and j.lawful and not j.back
     returning j.n, j.status::text as was, {kept}
-),` + leave("j.lawful and not j.back") + "," + freeSlots + `
+),` + deleteEndedWork("j.lawful and not j.back") + "," + freeSlots + `
 select m.n, true, false, m.was, {m} from moved m
 union all
 select m.n, true, false, m.was, {m} from over m
@@ -444,8 +444,8 @@ func (s *Store) Park(ctx context.Context, executor string, ps []store.Park) ([]o
 				watched, seen = append(watched, p.Watched), append(seen, p.Seen)
 				unschedulable, texts = append(unschedulable, p.Unschedulable), append(texts, encodeResult(&p.Result))
 			}
-			err := s.query(ctx, op, outcomes(results), park, s.now(), executor, ids, epochs, delays, unschedulable, graces, texts, patiences, watched, seen)
+			err := s.query(ctx, op, collectOutcomes(results), park, s.clockOverride(), executor, ids, epochs, delays, unschedulable, graces, texts, patiences, watched, seen)
 			return s.outcomesOfEnded(ctx, op, ids, results, err)
 		},
-	}.all(ctx, ps)
+	}.runAll(ctx, ps)
 }

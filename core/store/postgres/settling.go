@@ -72,13 +72,13 @@ judged as materialized (
 skipped as (
     update execution_record r
        set status = 'cancelled', failure_reason = 'parent_failed', result = $4::text::json, ended = j.now,
-           ` + strings.Replace(carry(), "due_at = j.due_at", "due_at = j.now", 1) + `,
+           ` + strings.Replace(copyWorkColumns(), "due_at = j.due_at", "due_at = j.now", 1) + `,
            written_by = 'execution_manager', written_incarnation = null, written_epoch = j.epoch, written_reason = 'parent_failed', written_actor = null
       from judged j
      where r.id = j.id
     returning r.id, r.ended, r.orchestrated_at, j.n, j.chain, j.now
 ),
-over as (select k.id, k.ended, k.orchestrated_at from skipped k),` + leave("true") + `,
+over as (select k.id, k.ended, k.orchestrated_at from skipped k),` + deleteEndedWork("true") + `,
 -- The lists are concatenated and not joined: a join would compare each chain with each child.
 counted as materialized (
     select x.chain as id, x.n, x.now, sum(x.left_over) > 0 as more
@@ -115,7 +115,7 @@ func (s *Store) SettleChildren(ctx context.Context, chains []execution.ID, most 
 			var what string
 			var n int
 			var id execution.ID
-			err := s.query(ctx, op, into(func() {
+			err := s.query(ctx, op, scanInto(func() {
 				switch r := &results[n-1]; what {
 				case "more":
 					r.More = true
@@ -124,7 +124,7 @@ func (s *Store) SettleChildren(ctx context.Context, chains []execution.ID, most 
 				default:
 					r.Skipped = append(r.Skipped, id)
 				}
-			}, &what, &n, &id), settleChildren, s.now(), integers(chains), most, encodeResult(&skipped))
+			}, &what, &n, &id), settleChildren, s.clockOverride(), asInt64s(chains), most, encodeResult(&skipped))
 			for i := range results {
 				// The statement may have been sent twice, after a part of the first answer had
 				// come.
@@ -134,5 +134,5 @@ func (s *Store) SettleChildren(ctx context.Context, chains []execution.ID, most 
 			}
 			return err
 		},
-	}.all(ctx, chains)
+	}.runAll(ctx, chains)
 }

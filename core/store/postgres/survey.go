@@ -82,7 +82,7 @@ func (s *Store) Survey(ctx context.Context) (store.Survey, error) {
 			}
 		}
 		return nil
-	}, survey, s.now())
+	}, survey, s.clockOverride())
 	if err != nil {
 		return store.Survey{}, err
 	}

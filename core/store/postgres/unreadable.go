@@ -62,7 +62,7 @@ func (s *Store) surveyUnreadable(ctx context.Context, found *store.Survey) error
 		}
 		r.reason, r.retryReason, r.result = pgtype.Text{String: reason}, pgtype.Text{String: retryReason}, []byte(result)
 		// The same text as in the lists.
-		listed := r.listed()
+		listed := r.toListed()
 		found.Unreadable = append(found.Unreadable, store.UnreadableRow{ID: listed.ID, Why: listed.Unreadable})
 		return nil
 	}, surveyUnreadable, execution.Reasons(), statusNames(), lookedThrough, looksAtEnds, store.MostUnreadable)
