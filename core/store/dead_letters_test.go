@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestADeadLettersTextsAreCutAndTakenByADatabase(t *testing.T) {
+func TestBoundedDeadLetterFitsDatabase(t *testing.T) {
 	d := DeadLetter{
 		Queue: strings.Repeat("ä", 300), Outcome: "a\x00b\xff" + strings.Repeat("x", 1<<20),
 		XDeath: make([]byte, 1<<20), Body: make([]byte, 1<<20),

@@ -1,6 +1,6 @@
-// Package metered reports the changes that pass through a store to telemetry: every change of a
-// status, with the part that made it and the reason, and how long executions stay in a stage. It
-// counts the answers of calls, so it does not count a step whose outcome is unknown.
+// Package metered exports metrics for the changes that are written through a store: each change of a status,
+// with its part and reason, and how long executions stay in a stage. It counts by the answers of calls, so it
+// misses a step whose outcome is unknown.
 package metered
 
 import (
@@ -57,7 +57,7 @@ func (m meter) countChange(from, to execution.Status, by execution.Part, reason 
 	m.recorder.Add(telemetry.Transitions, 1, telemetry.Labels{from.String(), to.String(), by.String(), reason.String()})
 }
 
-// countReclaims counts the rows that were taken back.
+// countReclaims counts the reclaimed rows.
 func (m meter) countReclaims(rs []store.Reclaim, outcomes []store.Outcome) {
 	for i := range outcomes {
 		if o := &outcomes[i]; o.Applied {
@@ -146,7 +146,7 @@ func (s *server) Cancel(ctx context.Context, ids []execution.ID, actor string) (
 	return s.client.Cancel(ctx, ids, actor)
 }
 
-// Reclaim takes rows back, as that of store.Executor does.
+// Reclaim implements store.API.
 func (s *server) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
 	outcomes, err := s.API.Reclaim(ctx, rs)
 	s.client.meter.countReclaims(rs, outcomes)

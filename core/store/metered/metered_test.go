@@ -47,7 +47,7 @@ func (c *counts) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	}
 }
 
-func TestTheAPIsChangesAreCounted(t *testing.T) {
+func TestAPIChangesAreCounted(t *testing.T) {
 	c := &counts{of: make(map[string]int64)}
 	s := API(fixed{}, c)
 	_, _ = s.Create(t.Context(), nil)

@@ -29,9 +29,9 @@ func (tr *transitionRow) scanTargets() []any {
 	return []any{&tr.Line, &tr.from, &tr.to, &tr.Epoch, &tr.by, &tr.Writer, &tr.Worker, &tr.Incarnation, &tr.reason, &tr.Actor, &tr.at}
 }
 
-// toTransition turns the row into a line. The audit is only displayed, so a word that a newer program
-// wrote is reported in Unknown and left out. An error would hide every other line, and would stop a
-// stream of changes at this line for ever.
+// toTransition turns the row into a line. The audit is only displayed, so a word that a newer program wrote
+// is reported in Unknown and left out. An error would hide every other line, and would stop a stream of
+// changes at this line permanently.
 func (tr *transitionRow) toTransition() store.Transition {
 	t := tr.Transition
 	var unknown []error
@@ -91,7 +91,7 @@ select h.xmin::text, h.held, coalesce(l.transaction::text, '0'), coalesce(l.last
      where s.total >= $3 order by s.transaction, s.id limit 1
 ) l on true`
 
-// selectGone is read last: whatever a purge deletes before it, the place says so.
+// selectGone is executed last, so that it covers whatever a purge has deleted before.
 const selectGone = `select g.transaction::text, g.id, g.at from execution_transition_gone g where g.id > 0`
 
 // The statement looks up the execution of each change, and "offset 0" keeps the planner to that.
@@ -149,7 +149,7 @@ func (s *Store) Changes(ctx context.Context, q store.ChangeQuery) (page store.Ch
 	return page, nil
 }
 
-// readGone says up to which place the changes are deleted, if any are.
+// readGone reads the position up to which changes are deleted, if any are.
 func (s *Store) readGone(ctx context.Context, page *store.ChangePage) error {
 	return s.query(ctx, "reading which changes are deleted", func(rows pgx.Rows) error {
 		return rows.Scan((*transactionID)(&page.Gone.Transaction), &page.Gone.ID, &page.GoneAt)

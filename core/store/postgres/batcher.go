@@ -17,7 +17,7 @@ import (
 // A delayed batch may be overtaken: after BatchPatience the next batch leaves, because its
 // predecessor may wait for the lock of a row that concerns only itself.
 //
-// A batch belongs to no caller: it goes on when a caller gives up. A caller that gives up before
+// A batch belongs to no caller: it continues when a caller gives up. A caller that gives up before
 // its batch has left knows that nothing was applied. After that it does not know.
 type batcher[Q, R any] struct {
 	run     func(ctx context.Context, items []Q) ([]R, []error)
@@ -30,7 +30,7 @@ type batcher[Q, R any] struct {
 	queue  []*call[Q, R]
 	rows   int
 	flying int
-	// crowded says that the last batch consisted of several calls.
+	// crowded reports whether the last batch consisted of several calls.
 	crowded bool
 	// since is the start of the queue's waiting time. timer launches the batch when that time is
 	// over.
@@ -51,7 +51,7 @@ func newBatcher[Q, R any](o Options, run func(context.Context, []Q) ([]R, []erro
 	return &batcher[Q, R]{run: run, limit: o.BatchRows, wait: o.BatchWait, patient: o.BatchPatience, flights: inFlight}
 }
 
-// submitItems makes one call.
+// submitItems queues the items of one call and waits for their results.
 func (b *batcher[Q, R]) submitItems(ctx context.Context, op string, items []Q) ([]R, error) {
 	if len(items) == 0 {
 		return nil, nil
@@ -103,7 +103,7 @@ func (b *batcher[Q, R]) launchBatches() {
 	}
 }
 
-// holdBack is how long the queue may gather before it leaves.
+// holdBack returns how long the queue may gather before it leaves.
 func (b *batcher[Q, R]) holdBack() time.Duration {
 	switch {
 	case b.flying > 0:

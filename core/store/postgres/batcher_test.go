@@ -54,7 +54,7 @@ func until(t *testing.T, what string, ok func() bool) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	t.Fatalf("%s did not come about", what)
+	t.Fatalf("%s did not happen", what)
 }
 
 // A single call leaves at once. Calls made meanwhile leave together when it has returned. Each gets
@@ -89,7 +89,7 @@ func TestBatcherGathers(t *testing.T) {
 	}
 }
 
-// A full batch leaves beside the one under way, and so does one that has waited for BatchPatience.
+// A full batch leaves alongside the one under way, and so does one that has waited for BatchPatience.
 // A call larger than a batch goes alone.
 func TestBatcherLeaves(t *testing.T) {
 	for name, o := range map[string]Options{
@@ -222,7 +222,7 @@ func TestBatcherUnderLoad(t *testing.T) {
 }
 
 // Items about the same row are handled one after the other, in their order.
-func TestRounds(t *testing.T) {
+func TestSplitRounds(t *testing.T) {
 	var statements []string
 	st := step[string, string]{
 		op:  "testing",
@@ -246,7 +246,7 @@ func TestRounds(t *testing.T) {
 }
 
 // The call is unavailable only if none of its items was applied.
-func TestSettle(t *testing.T) {
+func TestCombineErrors(t *testing.T) {
 	un, lost, bad := unavailableError("x", context.Canceled), unknownOutcomeError("x", context.Canceled), errors.New("bad")
 	for _, c := range []struct {
 		errs []error

@@ -15,19 +15,19 @@ import (
 	"handoff/core/store"
 )
 
-// While any session holds an old snapshot (pg_dump, a forgotten transaction), the index entries of
-// rows that have left since can't be removed. A walk from the head of an index passes over all of
-// them, each time. So a store remembers lower bounds, from its latest look: of each lane, the moment
-// before which nothing that waits is due; of each incarnation, the moment before which nothing that
-// it holds was assigned. Walks begin there.
+// While any session holds an old snapshot (pg_dump, a forgotten transaction), the index entries of rows that
+// have left since can't be removed. A walk from the head of an index passes over all of them, each time. So a
+// store remembers lower bounds from its latest look. For a lane, it is the moment before which no waiting row
+// is due. For an incarnation, it is the moment before which none of the rows that it holds was assigned.
+// Walks begin there.
 //
-// A bound is a hint. It may delay a row and never loses one: whatever appears behind it (a
+// A bound is a hint. It may delay a row but never loses one: whatever appears behind it (a
 // transaction that took long to commit, an edit by hand, a clock that was set back unnoticed) is
 // found by the next walk from the head. If the database's clock is seen to go back, the bounds are
 // forgotten. Each store has its own memory, and a new one has none.
 const (
-	// fullWalkEvery is how long a row behind a bound waits, unless walks from the head are slow:
-	// fullWalkShare of the time may go into them.
+	// fullWalkEvery is the pause between walks from the head, and so the longest wait of a row behind a
+	// bound. After a slow walk, the pause is fullWalkShare times as long as the walk took.
 	fullWalkEvery = 10 * time.Second
 	fullWalkShare = 20
 	// queueLookEvery is the age at which the bounds of lanes are renewed.
@@ -35,8 +35,8 @@ const (
 	// dueMargin is how far a lane's bound is behind the clock. A row becomes due at a moment before its
 	// transaction commits, nearly always by less than this.
 	dueMargin = time.Second
-	// emptyQueues is how many lanes are remembered in which nothing waits at present. They have
-	// entries of rows that have left. Of lanes in which something waits, mostQueues are remembered.
+	// emptyQueues bounds the remembered lanes in which nothing waits at present; they have entries of rows
+	// that have left. mostQueues bounds the remembered lanes in which something waits.
 	emptyQueues = 64
 	mostQueues  = 1000
 )
@@ -79,14 +79,14 @@ type boundRenewal struct {
 	// asOf is the moment of the latest look, by the database's clock. looked is when it ended.
 	asOf, looked time.Time
 	full         fullWalkSchedule
-	// slow says that the latest walk from the head was slow, so that bounds are worth their while.
+	// slow reports whether the latest walk from the head was slow, so that bounds are worth their cost.
 	slow bool
 }
 
-// renewIfOld calls ask, without the lock, if the latest look is older than age, and remember with its moment.
-// While walks from the head are quick, it looks more often than those are due only if always is set. ask
-// returns whether a walk from the head was slow. A failed look is no error of the call: the earlier
-// bounds hold, and later calls look again.
+// renewIfOld calls ask, without the lock, if the latest look is older than age, and then remember with the
+// moment of the look. While walks from the head are quick, it looks only when one of those is due, unless
+// always is set. ask returns whether a walk from the head was slow. A failed look does not fail the call: the
+// earlier bounds hold, and a later call looks again.
 func (b *boundRenewal) renewIfOld(age time.Duration, always bool, ask func(full bool) (asOf time.Time, slow bool, err error), remember func(asOf time.Time), forget func()) {
 	began := time.Now()
 	b.mu.Lock()
@@ -115,7 +115,7 @@ func (b *boundRenewal) renewIfOld(age time.Duration, always bool, ask func(full 
 	}
 }
 
-// numberParameters replaces {1} to {n} by the numbers of parameters.
+// numberParameters replaces {1} to {n} by parameters, numbered from first.
 func numberParameters(sql string, first, n int) string {
 	var numbers []string
 	for i := range n {
@@ -131,10 +131,10 @@ type queueKey struct {
 	worker  int64
 }
 
-// queueBounds remembers lanes. Its zero value knows nothing.
+// queueBounds holds the bounds of lanes. Its zero value has none.
 type queueBounds struct {
 	boundRenewal
-	// known is when something was last seen to wait in each known lane, by the program's clock.
+	// known holds the time at which a row was last seen waiting in each known lane, by the program's clock.
 	known map[queueKey]time.Time
 	// arguments are the bounds as arguments of a statement.
 	arguments queueArguments
@@ -257,17 +257,17 @@ with recursive` + queueHeads(2) + `,
 clock as materialized (select coalesce($1::timestamptz, statement_timestamp()) as now),` + timedList("lane") + `
 select d.took, c.now, l.action, l.runtime, l.pinned, least(l.due_at, c.now) from clock c cross join timed d left join lane l on true`
 
-// timedList is a list of a statement with how long it has executed when another list is complete. Neither
-// planning is in it nor the way to the database: the first look of a session takes several times as
-// long by a program's clock.
+// timedList returns a list with the time for which the statement has executed when another list is complete.
+// It excludes planning and the network: by a program's clock, the first look of a session takes several times
+// as long.
 func timedList(list string) string {
 	return `
 timed as materialized (select clock_timestamp() - statement_timestamp() as took from (select count(*) from ` + list + `) l)`
 }
 
-// queuesNow returns where walks of lanes begin, as arguments of queueHeads; nil if they begin at the
-// heads. That is so while the walk from the head that is made now and then is quick: a statement with
-// bounds takes up to twice as long to execute for a single row.
+// queuesNow returns where walks of lanes begin, as arguments of queueHeads; nil if they begin at the heads.
+// They begin there while the occasional walk from the head is quick, because a statement with bounds takes up
+// to twice as long for a single row.
 func (s *Store) queuesNow(ctx context.Context) []any {
 	virtual, b := s.clockOverride(), &s.waiting
 	if s.options.NoBounds {
@@ -293,8 +293,8 @@ func (s *Store) queuesNow(ctx context.Context) []any {
 	return b.currentArgs()
 }
 
-// slowWalk is how long a walk from the head takes that has found this many lanes, if bounds are worth
-// their while. Many lanes alone take long as well: some microseconds each, and twice that with bounds.
+// slowWalk returns the duration from which on a walk from the head that found this many lanes is slow. Many
+// lanes alone take long as well: some microseconds each, and twice that with bounds.
 func slowWalk(one time.Duration, found int) time.Duration {
 	return one + one*time.Duration(found)/200
 }
@@ -313,8 +313,7 @@ func (q *queueBounds) forgetAll() {
 	q.known, q.asOf, q.full, q.arguments = nil, time.Time{}, fullWalkSchedule{}, queueArguments{}
 }
 
-// recordLook takes the result of a look: the moments at which the first rows of all occupied lanes are
-// due.
+// recordLook records the result of a look: the moments at which the first rows of all occupied lanes are due.
 func (q *queueBounds) recordLook(found map[queueKey]time.Time, asOf, now time.Time) {
 	type entry struct {
 		queueKey
@@ -376,8 +375,8 @@ type heldRow struct {
 	at time.Time
 }
 
-// oldRowsOf makes an oldHeldRows of rows that were assigned before latest. There may be more of them if more is
-// set, none of which was assigned before the last of rows.
+// oldRowsOf makes an oldHeldRows of rows that were assigned before latest. If more is set, there may be more
+// of them, none of which was assigned before the last of rows.
 func oldRowsOf(rows []heldRow, most int, more bool, latest time.Time) oldHeldRows {
 	slices.SortFunc(rows, func(a, b heldRow) int { return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.id, b.id)) })
 	old := oldHeldRows{since: latest}
@@ -392,8 +391,8 @@ func oldRowsOf(rows []heldRow, most int, more bool, latest time.Time) oldHeldRow
 	return old
 }
 
-// heldBounds remembers what the incarnations of all workers have held for long. Its zero value knows
-// nothing. To count from a bound on takes a statement half a millisecond more.
+// heldBounds holds the bounds of the incarnations of all workers. Its zero value has none. Counting from a
+// bound costs a statement half a millisecond.
 type heldBounds struct {
 	boundRenewal
 	old map[int64]oldHeldRows
@@ -459,7 +458,7 @@ old as materialized (
 ),` + timedList("old") + `
 select d.took, c.now, o.incarnation, o.id, o.scheduled_at, o.walked from clock c cross join timed d left join old o on true`
 
-// lookAtHeld renews what is known of all incarnations if it is too old.
+// lookAtHeld renews the bounds of all incarnations if they are too old.
 func (s *Store) lookAtHeld(ctx context.Context) {
 	virtual, b := s.clockOverride(), &s.holding
 	if s.options.NoBounds {
@@ -525,7 +524,7 @@ func (h *heldBounds) forgetAll() {
 	h.old, h.asOf, h.full, h.all = nil, time.Time{}, fullWalkSchedule{}, heldArguments{}
 }
 
-// beatBounds remembers what those incarnations have held for long whose leases this store renews.
+// beatBounds holds the bounds of the incarnations whose leases this store renews.
 type beatBounds struct {
 	// off makes all counts begin at the head.
 	off bool
@@ -545,8 +544,8 @@ type beatBound struct {
 // mostBeats is how many incarnations are remembered. A worker has one at a time.
 const mostBeats = 100
 
-// countStart returns where the counts of a heartbeat begin, nil for the head, and which older rows they are
-// about.
+// countStart returns where the counts of a heartbeat begin, nil for the head, and the ids of the older rows
+// that they include.
 func (b *beatBounds) countStart(beat *store.Beat) (since *time.Time, ids []int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -568,8 +567,8 @@ func (b *beatBounds) countStart(beat *store.Beat) (since *time.Time, ids []int64
 	return &at, ids
 }
 
-// recordBeat remembers the old rows that a heartbeat has found, which began its counts at since. If it has
-// found something to end, the next heartbeat looks at everything.
+// recordBeat records the old rows found by a heartbeat that began its counts at since. If the heartbeat found
+// something to end, the next one examines everything.
 func (b *beatBounds) recordBeat(beat *store.Beat, since *time.Time, began time.Time, old []heldRow, asOf time.Time, margin time.Duration, ends bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestFullWalksTakeATwentiethOfTheTime(t *testing.T) {
+func TestFullWalksTakeFivePercentOfTime(t *testing.T) {
 	var f fullWalkSchedule
 	began := time.Now()
 	if !f.isDue(began) {
@@ -21,7 +21,7 @@ func TestFullWalksTakeATwentiethOfTheTime(t *testing.T) {
 	}
 }
 
-func TestOldOf(t *testing.T) {
+func TestOldRowsOf(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
 	latest := at(100)
 	rows := func(seconds ...int) (all []heldRow) {
@@ -50,7 +50,7 @@ func TestOldOf(t *testing.T) {
 	}
 }
 
-func TestQueueBoundsRemember(t *testing.T) {
+func TestQueueBoundsRecordLook(t *testing.T) {
 	at := func(second int) time.Time { return time.Unix(int64(second), 0) }
 	a, b := queueKey{0, "a", 0}, queueKey{1, "b", 2}
 	var l queueBounds
@@ -79,7 +79,7 @@ func TestQueueBoundsRemember(t *testing.T) {
 }
 
 // Bounds are for a database in which walks from the head are slow.
-func TestWalksBeginAtTheHeadWhileThatIsQuick(t *testing.T) {
+func TestWalksBeginAtHeadWhileQuick(t *testing.T) {
 	var b queueBounds
 	if got := b.currentArgs(); got != nil {
 		t.Errorf("they begin at %v", got)
@@ -91,7 +91,7 @@ func TestWalksBeginAtTheHeadWhileThatIsQuick(t *testing.T) {
 }
 
 // A walk through many lanes takes long without anything before their first rows.
-func TestAWalkThatFindsMuchMayTakeLonger(t *testing.T) {
+func TestSlowWalkGrowsWithLanes(t *testing.T) {
 	for found, want := range map[int]time.Duration{0: 3 * time.Millisecond, 10: 3150 * time.Microsecond, 5000: 78 * time.Millisecond} {
 		if got := slowWalk(3*time.Millisecond, found); got != want {
 			t.Errorf("a walk through %d lanes is slow from %v on, want %v", found, got, want)
@@ -99,7 +99,7 @@ func TestAWalkThatFindsMuchMayTakeLonger(t *testing.T) {
 	}
 }
 
-func TestCountsBeginAtTheHeadWhileThatIsQuick(t *testing.T) {
+func TestCountsBeginAtHeadWhileQuick(t *testing.T) {
 	latest := time.Unix(100, 0)
 	b := heldBounds{all: heldArguments{latest: &latest}, old: map[int64]oldHeldRows{7: {since: latest, ids: []int64{1}}}}
 	for _, slow := range []bool{false, true} {

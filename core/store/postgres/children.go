@@ -12,11 +12,11 @@ import (
 	"handoff/core/store"
 )
 
-// lockParents locks the first rows of the chains that the parents $1 belong to, and says which
-// parent belongs to which chain. It locks them in the order of their ids, as every statement that
-// locks several does. It is a statement of its own, so that the next one sees whatever was
-// committed while it waited. The answer comes from the locked rows: a chain that was deleted during the
-// wait is still in the statement's snapshot, and in asked.
+// lockParents locks the first rows of the chains that the parents $1 belong to, and returns the chain of each
+// parent. It locks them in the order of their ids, as every statement that locks several does. It is a
+// statement of its own, so that the next one sees whatever was committed while it waited. The answer comes
+// from the locked rows: a chain that was deleted during the wait is still in the statement's snapshot, and in
+// asked.
 const lockParents = `
 with asked as materialized (
     select e.id, coalesce(e.original_execution, e.id) as chain from execution_record e where e.id = any($1::bigint[])

@@ -216,7 +216,7 @@ select 0, i.id, false, true, false from inserted i`
 
 // ofInserted are the columns of a new record that newWork reads. newWork is the list of a statement
 // that makes the row of work for each record of its list inserted. If a row begins to wait at
-// another moment than its creation, its record says so.
+// another moment than its creation, its record has that moment.
 const (
 	ofInserted = `id, action, concurrency, pinned_worker, runtime, due_at, retry_at, avoid_worker, retry_reason, parent, created, written_by, submitted_by,
            original_execution, retry_count`
@@ -288,11 +288,11 @@ func (s *Store) createEach(ctx context.Context, items []store.NewExecution) ([]s
 	return create.runEach(ctx, all)
 }
 
-// parentLink says how an execution depends on its parent.
+// parentLink describes how an execution depends on its parent.
 type parentLink struct {
 	// parent is the first row of the parent's chain, 0 for none.
 	parent int64
-	// waits says that the execution is not due yet.
+	// waits reports whether the execution is not due yet.
 	waits bool
 }
 

@@ -45,7 +45,7 @@ const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($
 // from end to end.
 //
 // The plan is kept (see plans.go): planning took half the time of a full batch. Only one plan walks a
-// lane, whatever the statistics say: it reads that lane of the index in order, up to the limit. The
+// lane, whatever the statistics are: it reads that lane of the index in order, up to the limit. The
 // other tables are restricted to ids that the statement has by then, and joined with lists.
 var (
 	dispatchDue         = dispatchDueFrom(headsOfAll)
@@ -192,8 +192,8 @@ func (s *Store) DispatchDue(ctx context.Context, d store.DueDispatch) (store.Due
 		if err := rows.Scan(targets...); err != nil {
 			return err
 		}
-		// A value in another column that somebody wrote by hand is no reason to hold the row back:
-		// it is dispatched.
+		// An unreadable value in another column, written by hand, does not hold the row back: it is
+		// dispatched.
 		e, _ := r.toExecution()
 		answer.Rows = append(answer.Rows, e)
 		return nil

@@ -73,7 +73,7 @@
 // and workers) are written so that they have only one plan, which is kept: see plans.go.
 //
 // TestCosts (chaos/selftest/conformance/postgrestest) counts the cost of each call at n and 2n of everything
-// that grows; its list costGrowth says which costs grow, and why.
+// that grows; its list costGrowth names the costs that grow, and why.
 //
 // # What a caller may conclude from an error
 //

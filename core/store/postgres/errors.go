@@ -16,27 +16,27 @@ import (
 //
 //   - Before a statement was sent (no connection available, or the deadline over while waiting for
 //     one), and inside a transaction whose COMMIT was not sent: nothing was applied.
-//   - The server wrote an error: it rolled back. The error's code says whether trying again can
+//   - The server wrote an error: it rolled back. The error's code shows whether a retry can
 //     help.
 //   - Any other failure after COMMIT, or after a statement that commits by itself, was sent:
 //     unknown. That includes an error with which the server ends the session (severity FATAL): the
 //     server may be stopped between its commit and its reply.
 //
-// pgconn.SafeToRetry is not used. In the driver's present version it says yes to statements without
+// pgconn.SafeToRetry is not used. In the driver's present version it returns true for statements without
 // arguments, including COMMIT, that the server has executed and whose reply was lost.
 
-// unavailableError makes the error that says that nothing was applied.
+// unavailableError is the error of a call of which nothing was applied.
 func unavailableError(op string, err error) error {
 	return fmt.Errorf("postgres: %s: %w: %w", op, store.ErrUnavailable, err)
 }
 
-// unknownOutcomeError makes the error that says that the outcome is unknown.
+// unknownOutcomeError is the error of a call whose outcome is unknown.
 func unknownOutcomeError(op string, err error) error {
 	return fmt.Errorf("postgres: %s: %w: %w", op, store.ErrUnknownOutcome, err)
 }
 
-// classifySent classifies the error of COMMIT, or of a statement that commits by itself. alive says that
-// the connection has survived. If bytes were lost it has not: the driver closes it.
+// classifySent classifies the error of COMMIT, or of a statement that commits by itself. alive reports
+// whether the connection has survived: the driver closes it if bytes were lost.
 func classifySent(op string, err error, alive bool) error {
 	if err == nil {
 		return nil
@@ -56,8 +56,8 @@ func classifySent(op string, err error, alive bool) error {
 	return unknownOutcomeError(op, err)
 }
 
-// isContextError says that the deadline was over before a statement was sent. Later, the driver would have
-// closed the connection.
+// isContextError reports whether the call's context ended. On a live connection that was before the statement
+// was sent; later, the driver would have closed the connection.
 func isContextError(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
@@ -74,9 +74,9 @@ func classifyUnsent(op string, err error, alive bool) error {
 	return unavailableError(op, err)
 }
 
-// endsSession says that the server ended the session with this message, whether or not its transaction
-// was open. In one case the message tells which: the server ends a session for being idle in a
-// transaction only while that transaction is open.
+// endsSession reports whether the server ended the session with this message, which does not show whether its
+// transaction was open. Code 25P03 does: the server ends a session for being idle in a transaction only while
+// that transaction is open.
 func endsSession(e *pgconn.PgError) bool {
 	return e.SeverityUnlocalized != "ERROR" && e.Code != "25P03"
 }
@@ -104,7 +104,7 @@ func refusedWith(err error, codes ...string) bool {
 // waitedForLock reports whether the server rolled a statement back because it did not get a lock in time.
 func waitedForLock(err error) bool { return refusedWith(err, lockTimeout) }
 
-// isTransientCode says that the same statement may succeed later.
+// isTransientCode reports whether the same statement may succeed later.
 func isTransientCode(code string) bool {
 	switch code {
 	case readOnly, // a standby, or a primary that is being replaced
@@ -124,18 +124,18 @@ func isTransientCode(code string) bool {
 	return false
 }
 
-// isConflict says that the server rolled a statement back in favour of another one, so that it should be
-// sent again at once.
+// isConflict reports whether the server rolled a statement back in favour of another one, so that it should
+// be resent at once.
 func isConflict(err error) bool { return refusedWith(err, "40001", "40P01") }
 
-// isReadOnlyRefusal says that the server refused to write, as a standby or a demoted primary does. Nothing
-// was applied.
+// isReadOnlyRefusal reports whether the server refused to write, as a standby or a demoted primary does.
+// Nothing was applied.
 func isReadOnlyRefusal(err error) bool { return refusedWith(err, readOnly) }
 
-// attempts is how often a statement is sent if the server rolls it back in favour of another one.
+// attempts bounds how often a statement is sent if the server rolls it back in favour of another one.
 const attempts = 4
 
-// runWithRetries calls do with a connection of the pool. It calls it again if the server rolls back in
+// runWithRetries calls do with a connection of the pool. It repeats the call if the server rolls back in
 // favour of another statement, or is no longer the primary.
 func (s *Store) runWithRetries(ctx context.Context, op string, do func(ctx context.Context, conn *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
@@ -202,12 +202,11 @@ func (s *Store) keptPlanQuery(settings string) queryFunc {
 	}
 }
 
-// sendHeartbeat sends the statements that queue queues together, and then reads their answers. That is
-// one round trip for any number of statements, or two on a connection that does not know them yet.
-// They are one transaction, which commits after the last. sendHeartbeat may call queue again, which
-// then must begin anew: if a connection turns out to be silent, the statements are sent again over
-// another one. It uses the connections for heartbeats, and the others if no more of those can be
-// made.
+// sendHeartbeat sends the statements that queue queues together, and then reads their answers. That is one
+// round trip for any number of statements, or two on a connection that does not know them yet. They are one
+// transaction, which commits after the last. sendHeartbeat may call queue a second time, which then must
+// start over: if a connection turns out to be silent, the statements are resent over another one. It uses the
+// connections for heartbeats, and the others if no more of those can be made.
 func (s *Store) sendHeartbeat(ctx context.Context, op string, queue func(p *pgx.Batch)) error {
 	ctx, cancel := context.WithTimeout(ctx, s.options.StatementTimeout+s.options.ConnectTimeout)
 	defer cancel()
@@ -229,9 +228,9 @@ func (s *Store) sendHeartbeat(ctx context.Context, op string, queue func(p *pgx.
 		}
 		silent := false
 		if usageOf(conn.Conn()).made >= began {
-			// The connection was made a moment ago. The statements must be prepared on it first, and
-			// on a slow path that may take longer than connecting. awaitAnswer would then throw it away for
-			// a new one, again and again.
+			// The connection was made a moment ago. The statements must be prepared on it first, and on a
+			// slow path that may take longer than connecting. awaitAnswer would then discard it for a new
+			// one, over and over.
 			err = ask(ctx)
 		} else {
 			silent, err = on.awaitAnswer(ctx, conn.Conn(), ask)

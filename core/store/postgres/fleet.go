@@ -17,7 +17,7 @@ import (
 )
 
 // Ages are microseconds, the database's own unit. The figures that a worker reports are read as
-// text, so that a row that somebody wrote by hand does not fail the whole statement.
+// text, so that a row written by hand does not fail the whole statement.
 const selectWorkers = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now),
 bound as materialized (select * from unnest($6::bigint[], $7::timestamptz[], $8::int[]) as b(incarnation, since, ends)),
@@ -51,8 +51,8 @@ select w.id, w.incarnation, w.name, i.lifecycle::text, array_remove(i.runtimes, 
  ) held
  where ($2::bigint = 0 or w.id = $2) and ($3::text = '' or w.name = $3) and w.id > $4`
 
-// The passes ask again and again, so they read by an index that has only the workers in use. FindWorkers
-// reads a page of all.
+// The executor's passes read workers continually, so they use an index that has only the workers in use.
+// FindWorkers reads a page of all.
 const (
 	selectEveryWorker  = selectWorkers + workersInOrder
 	selectWorkersInUse = selectWorkers + ` and w.queues_deleted_after is distinct from w.incarnation` + workersInOrder
@@ -144,9 +144,9 @@ func (r *reportedFigures) parseFigures(now time.Time) (f execution.Figures, err 
 
 func fromMicroseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
-// An incarnation that is stopped or lost stays that and gets no work any more, so what the statement sees
+// An incarnation that is stopped or lost remains so and gets no more work, so what the statement sees
 // of it holds under the lock. A registration locks the worker: the row that is locked after it names
-// another incarnation. Workers that somebody has locked are left out.
+// another incarnation. Workers that another session has locked are left out.
 const markQueuesDeleted = `
 with gone as materialized (
     select i.worker, i.incarnation

@@ -24,9 +24,9 @@ type Options struct {
 	// HeartbeatConns bounds a separate pool for heartbeats, so that no other call keeps a lease
 	// from being renewed. With 0, heartbeats use the common pool.
 	HeartbeatConns int
-	// PingTimeout is how long an idle connection may take to answer before the store tries a new
-	// one beside it. If the new one answers first, all older connections are thrown away (see
-	// pool.go). 0 waits for as long as the call may take.
+	// PingTimeout is how long an idle connection may take to answer before the store tries a new one
+	// alongside it. If the new one answers first, all older connections are discarded (see pool.go). 0 waits
+	// for as long as the call may take.
 	PingTimeout time.Duration
 	// ConnectTimeout bounds one attempt to connect; 0 means 5 s.
 	ConnectTimeout time.Duration
@@ -34,11 +34,11 @@ type Options struct {
 	// deadline applies, too.
 	StatementTimeout time.Duration
 	// LockTimeout is how long a statement waits for a lock; 0 means half of StatementTimeout. It has to be
-	// well below the deadlines of calls: what waited for longer is repeated row by row. Heartbeats on
-	// connections of their own wait for half of StatementTimeout.
+	// well below the deadlines of calls: a statement that waited for longer is repeated row by row.
+	// Heartbeats on connections of their own wait for half of StatementTimeout.
 	LockTimeout time.Duration
-	// RowLockTimeout is how long a statement waits for a lock whose batch has already waited, and what a
-	// heartbeat does after it has renewed the lease; 0 means 20 ms.
+	// RowLockTimeout bounds the wait of a statement for a lock after its batch has already waited, and the
+	// waits of a heartbeat after it has renewed the lease; 0 means 20 ms.
 	RowLockTimeout time.Duration
 	// IdleInTransactionTimeout ends a transaction, with its locks, whose client has fallen silent;
 	// 0 means 5 s.
@@ -60,9 +60,9 @@ type Options struct {
 	// NoBounds makes every walk begin at the head of its index (see bounds.go). It is for tests that put
 	// the database back into an earlier state.
 	NoBounds bool
-	// SlowWalk is how long a walk from the head of the waiting or of the held rows takes in the
-	// database, if walks are to begin at bounds until the next one; 0 means 3 ms, several times what it
-	// takes where nothing stands before the first row. Every 200 lanes add as much.
+	// SlowWalk is the duration, in the database, from which on a walk from the head of the waiting or held
+	// rows is slow. After a slow one, walks begin at bounds until the next walk from the head. 0 means 3 ms,
+	// several times the duration if nothing precedes the first row. Every 200 lanes add as much.
 	SlowWalk time.Duration
 
 	// Tracer is called before and after every statement, and for connections and batches if it
@@ -110,7 +110,7 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects to a database and, if the options say so, migrates it. The error is store.Retriable
+// Open connects to a database and, if the options ask for it, migrates it. The error is store.Retriable
 // if the database can't be reached, has no connection to spare, or is to be migrated and can't be
 // written at present.
 func Open(ctx context.Context, url string, options Options) (*Store, error) {
@@ -150,7 +150,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// ErrNoSchema says that the database lacks migrations that this program needs.
+// ErrNoSchema: the database lacks migrations that this program needs.
 var ErrNoSchema = errors.New("the database's schema is behind this program; an executor brings it up to date when it starts, if database.migrate is true, and so does `executor migrate up`")
 
 // SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows, and
@@ -233,9 +233,9 @@ func migrateSchema(ctx context.Context, config *pgx.ConnConfig) error {
 	if err != nil {
 		return unavailableError("connecting", err)
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it did is committed or not, whatever closing says
-	// Each migration is applied or not, and the next attempt asks again. So a caller with an
-	// unknown outcome just tries again.
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // what it did is committed or not, whatever closing returns
+	// Each migration is applied or not, and the next attempt checks which. So a caller with an unknown
+	// outcome simply retries.
 	return classifySent("migrating", migrations.Up(ctx, conn), !conn.IsClosed())
 }
 

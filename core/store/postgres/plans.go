@@ -9,7 +9,7 @@ import (
 
 // The statements of an execution's life are planned once for each session, because for a few rows
 // planning costs more than executing. A kept plan must be right for every later size of the table,
-// whatever the statistics said when it was made: it must not read an index from end to end, or
+// whatever the statistics were when it was made: it must not read an index from end to end, or
 // compare each row of a batch with each.
 //
 // So these statements leave the planner one choice. Each table is restricted by itself, to keys
@@ -41,7 +41,7 @@ type sender interface {
 }
 
 // readWithSettings executes one statement under settings, which last to the end of the transaction.
-// Outside a transaction, the settings and the statement are one together. They take one round trip.
+// Outside a transaction, the settings and the statement form one transaction, which takes one round trip.
 func readWithSettings(ctx context.Context, conn sender, settings string, scan func(pgx.Rows) error, sql string, args ...any) error {
 	var both pgx.Batch
 	both.Queue(settings)

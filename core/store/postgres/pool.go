@@ -13,26 +13,25 @@ import (
 	"handoff/core/telemetry"
 )
 
-// pool is the driver's pool, which also detects that its connections have fallen silent, or lead to
-// a server that is no longer the primary.
+// pool extends the driver's pool: it detects connections that have fallen silent, or that lead to a server
+// that is no longer the primary.
 //
 // A database node that dies behind a virtual address leaves every connection of a pool silent: no
-// packet says that the other end is gone, while new connections reach the next node. A call over a
+// packet announces that the other end is gone, while new connections reach the next node. A call over a
 // silent connection takes its whole deadline. There may be as many of those as the pool has
 // connections: more than the time of a lease allows.
 //
-// So the pool pings a connection that was idle. If it is silent for longer than PingTimeout, the
-// pool makes a new connection beside it. If that is ready before the answer comes, the pool throws
-// away all older connections. On a path that is only slow the answer comes first, because a new
-// connection takes several round trips. If no connection can be made, nothing better can be done
-// than to wait. A heartbeat may be sent twice, so it serves as its own ping: on a slow path, a ping
-// before it would cost the lease another round trip.
+// So the pool pings a connection that was idle. If it is silent for longer than PingTimeout, the pool makes a
+// new connection alongside it. If that is ready before the answer comes, the pool discards all older
+// connections. On a path that is only slow the answer comes first, because a new connection takes several
+// round trips. If no connection can be made, nothing better can be done than to wait. A heartbeat may be sent
+// twice, so it serves as its own ping: on a slow path, a ping before it would cost the lease another round
+// trip.
 //
-// A demoted primary may keep its connections. It answers reads over them and refuses every write
-// (25006), while new connections reach the next primary. After such a refusal, the pool makes a new
-// connection and asks whether it may write. If so, it throws away all older connections, and the
-// write is made once more. If not, the database takes no writes at present: the pool keeps its
-// connections, and does not ask again for a second.
+// A demoted primary may keep its connections. It answers reads over them and refuses every write (25006),
+// while new connections reach the next primary. After such a refusal, the pool makes a new connection and
+// asks whether it may write. If so, it discards all older connections, and the write is repeated. If not, the
+// database takes no writes at present: the pool keeps its connections, and does not check again for a second.
 type pool struct {
 	*pgxpool.Pool
 	ping time.Duration
@@ -46,21 +45,20 @@ type pool struct {
 	refusing atomic.Int64
 	resets   atomic.Int64
 	probes   singleflight.Group
-	// mu prevents that two problems found at the same time throw away the connections made between
-	// them.
+	// mu keeps two problems found at the same time from discarding the connections made between them.
 	mu      sync.Mutex
 	thrown  int64
 	dialing *pgx.ConnConfig
 }
 
-// usage says when one connection of the pool was made and last used, in nanoseconds since the pool
+// usage holds the times when a connection of the pool was made and last used, in nanoseconds since the pool
 // was born.
 type usage struct{ made, last int64 }
 
 // usageKey is the key under which a connection keeps its usage.
 const usageKey = "handoff.usage"
 
-// maxIdleUnpinged is how long a connection may have been idle and be used without a ping.
+// maxIdleUnpinged is the longest idle time after which a connection is used without a ping.
 const maxIdleUnpinged = time.Second
 
 func newPool(ctx context.Context, config *pgxpool.Config, size int, o Options) (*pool, error) {
@@ -103,9 +101,9 @@ func (p *pool) acquireLive(ctx context.Context) (*pgxpool.Conn, error) {
 	}
 }
 
-// releaseConn gives a connection back. A connection that the driver has closed leaves the pool at once:
-// the driver first says goodbye to the server, which takes 15 s if the server is gone, and would
-// occupy the place in the pool for that time.
+// releaseConn returns a connection to the pool. A connection that the driver has closed leaves the pool at
+// once: the driver first takes leave of the server, which takes 15 s if the server is gone, and would occupy
+// the place in the pool for that time.
 func (p *pool) releaseConn(conn *pgxpool.Conn) {
 	if conn.Conn().IsClosed() {
 		p.suspect.Store(p.sinceBorn())
@@ -116,7 +114,7 @@ func (p *pool) releaseConn(conn *pgxpool.Conn) {
 	conn.Release()
 }
 
-// discardConn takes a connection out of the pool, and closes it if the driver has not.
+// discardConn removes a connection from the pool, and closes it if the driver has not.
 func (*pool) discardConn(conn *pgxpool.Conn) {
 	if c := conn.Hijack(); !c.IsClosed() {
 		ctx, cancel := context.WithTimeout(context.Background(), maxIdleUnpinged)
@@ -125,7 +123,7 @@ func (*pool) discardConn(conn *pgxpool.Conn) {
 	}
 }
 
-// awaitAnswer calls ask, which asks something over a connection, and waits for the answer. If none comes
+// awaitAnswer calls ask, which sends a request over a connection, and waits for the answer. If none comes
 // for longer than PingTimeout, and a new connection is ready first, the connection is silent: awaitAnswer
 // closes it, and the outcome of ask is unknown.
 func (p *pool) awaitAnswer(ctx context.Context, conn *pgx.Conn, ask func(ctx context.Context) error) (silent bool, err error) {
@@ -161,7 +159,7 @@ func (p *pool) awaitAnswer(ctx context.Context, conn *pgx.Conn, ask func(ctx con
 	}
 }
 
-// probeConnection makes a connection beside the pool, to see whether that is possible.
+// probeConnection makes a connection outside the pool, to see whether that is possible.
 func (p *pool) probeConnection() (any, error) {
 	// The configuration's ConnectTimeout bounds it, even if its caller has given up.
 	ctx := context.Background()
@@ -172,11 +170,12 @@ func (p *pool) probeConnection() (any, error) {
 	return nil, conn.Close(ctx)
 }
 
-// writableRecheck is how long no new connection is made to ask again after one that may not write.
+// writableRecheck is the pause after a new connection that may not write, before another one is made to
+// check.
 const writableRecheck = time.Second
 
-// moveToPrimary says that the server that refused to write is no longer the primary, and that the pool
-// makes connections to the new one from now on. u is the usage of the connection with the refusal.
+// moveToPrimary reports whether the server that refused to write is no longer the primary. If so, the pool
+// connects to the new one from now on. u is the usage of the connection with the refusal.
 func (p *pool) moveToPrimary(ctx context.Context, u *usage) bool {
 	if p.isDiscarded(u) {
 		return true
@@ -196,9 +195,9 @@ func (p *pool) moveToPrimary(ctx context.Context, u *usage) bool {
 	return true
 }
 
-// probeWritable makes a connection beside the pool, to see whether it may write.
+// probeWritable makes a connection outside the pool, to see whether it may write.
 func (p *pool) probeWritable() (any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*p.dialing.ConnectTimeout) // also if its caller has given up
+	ctx, cancel := context.WithTimeout(context.Background(), 2*p.dialing.ConnectTimeout) // even if its caller has given up
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, p.dialing.Copy())
 	if err != nil {
@@ -213,15 +212,15 @@ func (p *pool) probeWritable() (any, error) {
 	return readOnly == "off", err
 }
 
-// isDiscarded says that a connection is older than the last time that all were thrown away.
+// isDiscarded reports whether a connection is older than the latest discard of all.
 func (p *pool) isDiscarded(u *usage) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return u.made < p.thrown
 }
 
-// discardAll throws every connection away, because one of them is useless while a new one works.
-// Connections in use go when they are released.
+// discardAll discards every connection, because one of them is useless while a new one works. Connections in
+// use are closed when they are released.
 func (p *pool) discardAll(u *usage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

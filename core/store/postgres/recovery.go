@@ -12,7 +12,7 @@ import (
 	"handoff/core/store"
 )
 
-// finders are the questions by cause. Each reads a short list, or an index in its order, and stops
+// finders are the statements of Find by cause. Each reads a short list, or an index in its order, and stops
 // at the limit. A list of held rows is no longer than the capacity of the fleet. $1 is the clock,
 // $2 the age, $3 the limit, $4 the ids to skip.
 var finders = map[store.ReclaimCause]string{
@@ -108,7 +108,7 @@ func (s *Store) Find(ctx context.Context, f store.Finding) ([]execution.Executio
 	return nil, fmt.Errorf("postgres: %s: %w: too many of the %d oldest rows of the cause %s are unreadable: run a newer executor, or correct them in the database", op, store.ErrUnreadable, mostPasses*f.Limit, f.Cause)
 }
 
-// mostPasses bounds how often Find asks again, each time without the rows that it could not read.
+// mostPasses bounds how often Find repeats its query, each time without the rows that it could not read.
 const mostPasses = 20
 
 // judgedReclaims begins a statement: it locks the requested rows, and judges what a reclaim would

@@ -90,7 +90,7 @@ func (s *Store) Register(ctx context.Context, g store.Registration) (store.Regis
 	return registered, nil
 }
 
-// permission says whether an incarnation may act in its own name.
+// permission holds what decides whether an incarnation may act in its own name.
 type permission struct {
 	found, current, sameProcess bool
 	lifecycle                   execution.Lifecycle
@@ -176,7 +176,7 @@ const acting = `select from worker_incarnation i join worker w on w.id = i.worke
  where i.incarnation = $2 and i.worker = $3 and i.lifecycle not in ('stopped', 'lost')`
 
 // A late beat must not undo a newer one. And a database that lacks an acknowledged beat renews
-// nothing: it has lost writes, and nobody knows which others.
+// nothing: it has lost writes, and it is unknown which others.
 const renew = `
 update worker_incarnation
    set beat = $4, consumer_alive = $5,
@@ -198,7 +198,7 @@ update worker_incarnation
  where incarnation = $2 and beat < $4 and beat >= $14 and exists (` + acting + `)`
 
 // What became of the held rows. A row without work has ended, or this database has never known it; the
-// record tells which, and is asked afterwards (see Heartbeat).
+// record tells which, and is read afterwards (see Heartbeat).
 const selectHeld = `
 select a.n, e.id is null as gone, coalesce(e.epoch = a.epoch and e.incarnation = $1 and e.status = 'canceling', false) as canceling
   from unnest($2::bigint[], $3::bigint[]) with ordinality as a(id, epoch, n)
@@ -264,10 +264,9 @@ select 0, true, false, m.was, {m} from over m`)
 // sent together: with a round trip for each of them, a lease would be lost on a slow path, and the
 // lock would be held while the answers travel.
 //
-// A lease depends on no table but the worker's and the live work's: somebody may build an index on
-// another one for a minute. What needs the records is rare, and comes afterwards, in statements of its
-// own that hardly wait for a lock. It is judged as of this beat: a row that is claimed later has a
-// later claim_beat.
+// A lease depends on no table but the worker's and the live work's: an index build on another one may take a
+// minute. What needs the records is rare, and comes afterwards, in statements of its own that hardly wait for
+// a lock. It is judged as of this beat: a row that is claimed later has a later claim_beat.
 func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
 	const op = "renewing a lease"
 	var reply store.BeatReply
@@ -344,7 +343,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		reply.Cancel = append(reply.Cancel, b.Held[n])
 	}
 	slices.SortFunc(reply.Ended, func(a, b outcome) int { return cmp.Compare(a.Row.ID, b.Row.ID) })
-	reply.Ended = slices.CompactFunc(reply.Ended, func(a, b outcome) bool { return a.Row.ID == b.Row.ID }) // a query that was sent again
+	reply.Ended = slices.CompactFunc(reply.Ended, func(a, b outcome) bool { return a.Row.ID == b.Row.ID }) // a query that was resent
 	return reply, nil
 }
 
@@ -367,7 +366,7 @@ select id, epoch from moved order by was_scheduled_at, id`)
 
 // Release implements store.Worker. Nothing is dispatched to an incarnation that drains, so the
 // statement sees all its rows. Whatever else this program does with them happens under the lock of the
-// incarnation, so only a stranger's locks are skipped; the executors take those rows back later.
+// incarnation, so only locks of other programs are skipped; the executors reclaim those rows later.
 func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
 	var released []execution.Key
 	err := s.runTransaction(ctx, "releasing", func(tx pgx.Tx) error {

@@ -43,7 +43,7 @@ func (s *Store) readPurge(ctx context.Context, p store.Purge, scan func(pgx.Rows
 	})
 }
 
-// runAndUndo calls f and takes back what it has written.
+// runAndUndo calls f and rolls back what it has written.
 func runAndUndo(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
 	inner, err := tx.Begin(ctx)
 	if err != nil {
@@ -55,10 +55,10 @@ func runAndUndo(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
 	return inner.Rollback(ctx)
 }
 
-// The records are walked by their ids, which say well enough in which order they were created. An
-// index of the moment of their end would be one that every end writes. A step that stops in front of
-// records that are too young tells the next one to begin anew, so that one old execution which goes
-// on for ever costs a look in each round and delays nobody.
+// The records are walked by their ids, whose order is close enough to that of their creation. An index of the
+// moment of their end would be one that every end writes. A step that stops in front of records that are too
+// young makes the next one start over, so that one old execution which never ends costs a look in each round
+// and delays nobody.
 //
 // The locks are taken by a statement of its own, so that the next one sees a child that was created
 // while this one looked: creating a child locks the first row of the chain.
@@ -79,7 +79,7 @@ select coalesce((select max(id) from page), 0), (select count(*) from page),
        exists (select from page where created <= (select old from clock)), array(select id from locked),
        coalesce((select id from page where id = (select min(id) from page) and created <= (select old from clock) + $2::interval - $5::interval), 0)`
 
-// open says that a row of a chain is still needed, or has not been out of use for long enough.
+// open is the condition that a row of a chain is still needed, or has not been out of use for long enough.
 const open = `%[1]s.ended is null or %[1]s.orchestrated_at is null or %[1]s.ended > (select old from clock) or %[1]s.idempotency_key is not null`
 
 // The lookups are subselects, each by an index of its own. The running sum bounds the rows. The
@@ -144,14 +144,14 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 	return done, nil
 }
 
-// A line leaves by its time alone, with the others of its group: a statement wrote all of them at one
-// moment. The groups are read in the order of the stream, from the place up to which they are gone,
-// so that no step reads again over what earlier ones have deleted. Nothing is left behind that
-// place: a step stops at the first group that is too young, and at the oldest transaction that still
-// goes on, below which nothing can appear any more. One executor at a time makes such a step; another
-// one that finds the place locked has nothing to do. The limit bounds the groups, which are the rows
-// of the table; the answer counts lines, of which a group has up to 64. A limit of lines would read
-// many groups for the few that leave. The place is that of the last line of the last group.
+// A line is deleted by its time alone, with the others of its group: a statement wrote all of them at one
+// moment. The groups are read in the order of the stream, from the place up to which they are gone, so that
+// no step rereads what earlier ones have deleted. Nothing is left behind that place: a step stops at the
+// first group that is too young, and at the oldest transaction that is still open, below which nothing can
+// appear any more. One executor at a time makes such a step; another one that finds the place locked has
+// nothing to do. The limit bounds the groups, which are the rows of the table; the answer counts lines, of
+// which a group has up to 64. A limit of lines would read many groups for the few that leave. The place is
+// that of the last line of the last group.
 const purgeTransitions = `
 with place as materialized (
     select g.transaction, g.id from execution_transition_gone g for update skip locked
@@ -203,7 +203,7 @@ with gone as (
 )
 select count(*) from gone`
 
-// purgeInOrder purges rows that leave in the order of their times.
+// purgeInOrder purges rows that are deleted in the order of their times.
 func (s *Store) purgeInOrder(ctx context.Context, p store.Purge, sql string) (done store.Purged, err error) {
 	err = s.readPurge(ctx, p, func(rows pgx.Rows) error { return rows.Scan(&done.Removed) }, sql, s.clockOverride(), p.Age, p.Limit)
 	done.More = done.Removed >= p.Limit
@@ -211,7 +211,7 @@ func (s *Store) purgeInOrder(ctx context.Context, p store.Purge, sql string) (do
 }
 
 // An incarnation that is stopped or lost stays that, gets no work any more, and never becomes the
-// latest one again. So what the page says holds under the lock.
+// latest one again. So what the page shows holds under the lock.
 const purgeIncarnations = `
 with page as materialized (
     select i.incarnation, i.lifecycle, i.lease_expires_at from worker_incarnation i where i.incarnation > $3 order by i.incarnation limit $4
@@ -257,7 +257,7 @@ gone as (delete from worker where id = any(array(select id from old)) returning 
 ended as (delete from worker_incarnation where incarnation = any(array(select incarnation from old)))
 select (select count(*) from gone), coalesce((select max(id) from page), 0), (select count(*) from page)`
 
-// purgeWalking purges rows of which some stay between those that leave.
+// purgeWalking purges rows among which some stay.
 func (s *Store) purgeWalking(ctx context.Context, p store.Purge, sql string) (done store.Purged, err error) {
 	var last int64
 	var looked int

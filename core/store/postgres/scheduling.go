@@ -24,9 +24,9 @@ const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11
 // until the end of the statement. If the update had that as a condition, the planner could use the
 // index of requested rows and read it from end to end.
 //
-// Three limits then apply to the rows found, oldest first: the free slots, the room of the worker
-// that a row is pinned to, and the room of its pool. A row that drops out has met a limit, so the
-// executor gets it when it has placed the others and asks again.
+// Three limits then apply to the rows found, oldest first: the free slots, the room of the worker that a row
+// is pinned to, and the room of its pool. A row that drops out has met a limit, so the executor gets it with
+// the next claim, when it has placed the others.
 //
 // A slot is locked before it is given. The statement passes over a slot that another transaction
 // has locked or taken (counting alone is no guard). A row that gets no slot stays as it is. If an
@@ -353,10 +353,10 @@ const takeBack = `
            scheduling_at = null, scheduling_by = null, scheduling_expires_at = null,
            retry_at = case when j.ask_delay > '0' then j.now + j.ask_delay end, due_at = j.now + greatest(j.ask_delay, '0')`
 
-// deleteEndedWork are the lists of a statement that delete the work of rows which its list "over" has ended,
-// and that note those whose end is not handled yet. The condition on a row of the list j says which
-// of them. They must be one statement with the end, or the transition table refuses both. The rows are
-// found by their ids and not by a join: a planner that expects one row of j compares each with each.
+// deleteEndedWork returns the lists of a statement that delete the work of the rows that its list "over" has
+// ended, and that record those whose end is not handled yet. condition selects them among the rows of the
+// list j. They must be one statement with the end, or the transition table refuses both. The rows are found
+// by their ids and not by a join: a planner that expects one row of j compares each with each.
 func deleteEndedWork(condition string) string {
 	return `
 gone as (
@@ -367,8 +367,8 @@ unhandled as (
 )`
 }
 
-// freeSlots is a list of a statement whose moved rows have become requested again: it gives their
-// concurrency slots back.
+// freeSlots is a list of a statement whose moved rows have become requested again: it releases their
+// concurrency slots.
 const freeSlots = `
 freed as (
     update concurrency_slot s set execution = null, taken_at = null

@@ -20,13 +20,12 @@ import (
 // was created later does not wait (see createChildren). So "seen" has all of them, up to the bound,
 // and the note goes when as many were moved as were seen.
 //
-// Rows with known ids must be found by their ids. So the conditions are not written like those of
-// the partial indexes of notes and of waiting children. Otherwise the plan would read those indexes
-// from end to end for each row, as long as the statistics say that they are short. Conditions that
-// were judged under the lock are not judged again, because they can't change any more. The children
-// of a chain are read in the order of their own index, with bounds in place of "=". With "=" the
-// order would be by id alone, which the primary key has too: if one chain had most of the children,
-// the plan would walk the primary key for every other chain.
+// Rows with known ids must be found by their ids. So the conditions are not written like those of the partial
+// indexes of notes and of waiting children. Otherwise the plan would read those indexes from end to end for
+// each row, as long as they are short by the statistics. Conditions that were judged under the lock are not
+// rechecked, because they can't change any more. The children of a chain are read in the order of their own
+// index, with bounds in place of "=". With "=" the order would be by id alone, which the primary key has too:
+// if one chain had most of the children, the plan would walk the primary key for every other chain.
 var settleChildren = `
 with asked as materialized (
     select * from unnest($2::bigint[]) with ordinality as a(ask_id, n)

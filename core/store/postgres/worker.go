@@ -14,14 +14,14 @@ type claimItem struct {
 	store.Claim
 }
 
-// claimAnswer is its answer. unfit says that the incarnation may not claim. absent says that there is
-// no work of that row.
+// claimAnswer is the answer to a claimItem. unfit reports whether the incarnation may not claim, absent
+// whether the row has no work.
 type claimAnswer struct {
 	store.ClaimResult
 	unfit, absent bool
 }
 
-// The remark says that the incarnation is gone or its lease over. The caller learns which.
+// The remark is true if the incarnation is gone or its lease is over. The caller finds out which.
 var claimRows = expandColumns(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[])
@@ -86,7 +86,7 @@ func (s *Store) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) 
 		err := s.claimRefusal(ctx, w)
 		if err == nil && unfit && applied {
 			// The rows were claimed one by one, because the database refused them together, and the
-			// lease ended in between. The worker asks again, and recognises what is its own.
+			// lease ended in between. The worker retries, and recognises its own claims.
 			return nil, fmt.Errorf("postgres: claiming: %w: the lease ended during the call", store.ErrUnknownOutcome)
 		}
 		if err == nil && unfit {
