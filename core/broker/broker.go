@@ -1,6 +1,6 @@
 // Package broker declares what the core needs of a message broker ([Broker], [Session],
 // [Consumer]), and defines the core's exchanges, queues and messages. No other package defines any.
-// It also has what each process puts on top: [Client] keeps a session open, [Notifier] publishes
+// It also has the layer above that each process uses: [Client] keeps a session open, [Notifier] publishes
 // hints, and [Canary] tests the dead letter path.
 //
 // The model is AMQP 0-9-1 as RabbitMQ implements it, reduced to the parts in use: sessions that
@@ -11,7 +11,7 @@
 // would settle another message.
 //
 // Messages are hints. Nothing here promises that a message arrives once, in order, or at all. The
-// database decides, and the parts find there what a lost message would have told them.
+// database decides, and the parts find there what a lost message would have reported.
 package broker
 
 import (
@@ -67,8 +67,8 @@ type Session interface {
 	// within DeclareWait is ErrUnanswered: it may still take effect, and the session stays open.
 	Declare(ctx context.Context, t Topology) error
 	// Limited returns the names, sorted, of queues that were declared over this session with
-	// Queue.KeepsReturned, but existed before with the broker's delivery limit. They give up
-	// messages that come back often, unless a policy lifts the limit, which a client can't see.
+	// Queue.KeepsReturned, but existed before with the broker's delivery limit. They drop or dead-letter
+	// messages that are returned often, unless a policy lifts the limit. A client can't see such a policy.
 	Limited() []string
 	// DeleteIdle deletes a queue if it has no consumers and no waiting messages. For a classic
 	// queue RabbitMQ checks and deletes in one step. For a quorum queue it offers no such condition
@@ -85,14 +85,13 @@ type Session interface {
 	Publish(ctx context.Context, ms []Message) []Outcome
 	// Consume subscribes to a queue. It holds at most prefetch unsettled deliveries at a time.
 	Consume(ctx context.Context, queue string, prefetch int) (Consumer, error)
-	// Blocked says that the broker has told the session that it holds publishers back (memory or
-	// disk alarm): publishes wait.
+	// Blocked reports whether the broker has announced that it holds publishers back (memory or disk alarm),
+	// so that publishes wait.
 	Blocked() bool
-	// Closed says that the session has ended.
+	// Closed reports whether the session has ended.
 	Closed() bool
 	// Wait returns nil as soon as the session has ended, for whatever reason, or the context's error
-	// if the context ends first. By the connection's heartbeats it also notices the end of an idle
-	// session.
+	// if the context ends first. By the connection's heartbeats it also detects the end of an idle session.
 	Wait(ctx context.Context) error
 	// Close ends the session. Unsettled deliveries go back to their queues.
 	Close()
@@ -192,7 +191,7 @@ type Death struct {
 	Queue  string
 	Reason DeathReason
 	Count  int
-	// Time is when it died there first, on the broker's clock, in whole seconds.
+	// Time is the time of its first death there, on the broker's clock, in whole seconds.
 	Time time.Time
 }
 
@@ -228,7 +227,7 @@ const (
 	DeadLetterCanary
 )
 
-// Types is how many values Type has, NoType included.
+// Types is the number of values of Type, NoType included.
 const Types = int(DeadLetterCanary) + 1
 
 // String is the type's name in a message.
@@ -275,11 +274,11 @@ type UnreadDispatch struct {
 	Body []byte
 }
 
-// Change says that an execution changed its status.
+// Change is a change of an execution's status.
 type Change struct {
 	Key      execution.Key
 	From, To execution.Status
-	// Handled says that whoever ended the execution also handled its end, in the same step. The
-	// reader of the hint has nothing to do, except that the worker has a free slot.
+	// Handled reports whether the step that ended the execution also handled its end. The hint then only
+	// means that the worker has a free slot.
 	Handled bool
 }

@@ -34,8 +34,8 @@ const (
 // A second message goes to the exchange itself, with a key that only the dead letter queue's
 // binding matches: the broker returns it if that binding is missing.
 //
-// The dead letter queue receives both. Their type tells the dead letter handler to acknowledge them
-// and store nothing.
+// The dead letter queue receives both. By their type, the dead letter handler acknowledges them and stores
+// nothing.
 //
 // Canary returns nil if the path works, or if dead lettering is disabled. Otherwise it returns ctx's
 // error if ctx ended, or an error that wraps its cause: ErrPrecondition if the exchange is of

@@ -74,15 +74,15 @@ type wireChange struct {
 	Handled bool `json:"handled,omitempty"`
 }
 
-// fieldError names a field and says what is wrong with it.
+// fieldError returns an error that names a field and its fault.
 func fieldError(field, format string, args ...any) error {
 	return fmt.Errorf("message field %s "+format, append([]any{field}, args...)...)
 }
 
 func missingField(field string) error { return fieldError(field, "is missing") }
 
-// Encode returns the body of a message. It refuses what Decode would refuse: a message that nobody
-// can read must not be sent. It rounds durations up to milliseconds.
+// Encode returns the body of a message. It refuses what Decode would refuse: an unreadable message must not
+// be sent. It rounds durations up to milliseconds.
 func Encode(e *Envelope) ([]byte, error) {
 	if err := checkEnvelope(e); err != nil {
 		return nil, err

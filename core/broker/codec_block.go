@@ -8,8 +8,8 @@ import (
 
 // This file writes and reads blocks: messages of several dispatches (docs/queues.md, "Blocks").
 const (
-	// VersionBlock is the version of a block: several dispatches in one message. A worker says in
-	// its heartbeats that it reads blocks; other workers get one dispatch a message.
+	// VersionBlock is the version of a block: several dispatches in one message. A worker reports in its
+	// heartbeats that it reads blocks; other workers get one dispatch a message.
 	VersionBlock = 2
 	// MaxBlock bounds the dispatches of a block by their Length, in bytes, so that large parameters
 	// do not make a large message. A longer dispatch is sent alone.
@@ -18,7 +18,7 @@ const (
 	MaxDispatches = 1000
 )
 
-// Length estimates the bytes that the dispatch takes in a block. It rather estimates too high.
+// Length estimates the bytes that the dispatch takes in a block. The estimate is rather too high.
 func (d *Dispatch) Length() int {
 	const numbersAndNames = 256
 	return numbersAndNames + 2*(len(d.Action.Ref)+len(d.Action.Runtime)+len(d.Action.Entrypoint)) + len(d.Parameters)

@@ -70,8 +70,8 @@ func TestWireFormat(t *testing.T) {
 	}
 }
 
-// TestForeignFieldsAreSkipped: a publisher may send fields that are not read, such as the deadline.
-func TestForeignFieldsAreSkipped(t *testing.T) {
+// TestDecodeSkipsUnknownFields: a publisher may send fields that are not read, such as the deadline.
+func TestDecodeSkipsUnknownFields(t *testing.T) {
 	e := sampleDispatch()
 	body, err := Encode(&e)
 	if err != nil {
@@ -83,7 +83,7 @@ func TestForeignFieldsAreSkipped(t *testing.T) {
 	}
 }
 
-func TestDecodeNamesWhatIsWrong(t *testing.T) {
+func TestDecodeErrorNamesField(t *testing.T) {
 	dispatch, hint := sampleDispatch(), sampleHint()
 	d, _ := Encode(&dispatch)
 	h, _ := Encode(&hint)
@@ -155,7 +155,7 @@ func TestDecodeNamesWhatIsWrong(t *testing.T) {
 
 // A dispatch that can't be read does not affect the others. If none can be read, the block is
 // treated like any other bad message.
-func TestABadDispatchOfABlockCostsTheOthersNothing(t *testing.T) {
+func TestBadDispatchLeavesBlockReadable(t *testing.T) {
 	e := sampleBlock()
 	body, err := Encode(&e)
 	if err != nil {
@@ -195,7 +195,7 @@ func TestABadDispatchOfABlockCostsTheOthersNothing(t *testing.T) {
 	}
 }
 
-func TestEncodeRefusesWhatNobodyCouldRead(t *testing.T) {
+func TestEncodeRefusesUnreadableMessages(t *testing.T) {
 	for want, spoil := range map[string]func(*Envelope){
 		"field version is 0":                    func(e *Envelope) { e.Version = 0 },
 		"field message_type is not set":         func(e *Envelope) { e.Type = NoType },
@@ -243,7 +243,7 @@ func TestEncodeRefusesWhatNobodyCouldRead(t *testing.T) {
 	}
 }
 
-func TestShortDurationsDoNotVanish(t *testing.T) {
+func TestEncodeRoundsShortDurationsUp(t *testing.T) {
 	e := sampleDispatch()
 	e.Dispatches[0].Action.Timeout = time.Nanosecond
 	body, err := Encode(&e)
@@ -308,7 +308,7 @@ func anyEnvelope() *rapid.Generator[Envelope] {
 // longestHinted is the largest number that the fast reader of hints reads.
 const longestHinted = 999_999_999_999_999_999
 
-// hinted says that the fast reader has to read a message: a hint of at least one change, without a
+// hinted reports whether the fast reader must read a message: a hint of at least one change, without a
 // character that JSON escapes and without a number that only the careful reader can check.
 func hinted(e *Envelope) bool {
 	escaped := func(c rune) bool { return c < ' ' || strings.ContainsRune("\"\\\u2028\u2029", c) }
@@ -357,7 +357,7 @@ func TestRoundTrip(t *testing.T) {
 }
 
 // A body, a block and a year may be as large as their bounds, and not larger.
-func TestMessagesAtTheirBounds(t *testing.T) {
+func TestMessageBounds(t *testing.T) {
 	written := func(e Envelope) ([]byte, bool) {
 		body, err := Encode(&e)
 		return body, err == nil
@@ -403,7 +403,7 @@ func TestMessagesAtTheirBounds(t *testing.T) {
 }
 
 // The output of Encode is read as a hint if and only if it is a hint.
-func TestHintsAreReadWithoutTheJSONPackage(t *testing.T) {
+func TestDecodeHintReadsOnlyHints(t *testing.T) {
 	e := sampleHint()
 	body, err := Encode(&e)
 	if err != nil {
@@ -434,7 +434,7 @@ func TestHintsAreReadWithoutTheJSONPackage(t *testing.T) {
 	}
 }
 
-// FuzzDecode: nothing panics, and every accepted message can be written and read again unchanged.
+// FuzzDecode: nothing panics, and every accepted message can be rewritten and reread unchanged.
 func FuzzDecode(f *testing.F) {
 	for _, e := range []Envelope{sampleDispatch(), sampleHint(), sampleBlock()} {
 		body, err := Encode(&e)
@@ -469,7 +469,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			return
 		}
-		// The unreadable part of a block is not written again.
+		// The unreadable part of a block is not rewritten.
 		e.Unread = nil
 		again, err := Encode(&e)
 		if len(body) > MaxBody/2 && err != nil {

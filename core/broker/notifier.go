@@ -42,8 +42,8 @@ const (
 	notifyPending  = 10_000
 )
 
-// notifyTimeout bounds one attempt. Otherwise a queue that never confirms would block all later
-// hints, for everybody, as long as the session lasts.
+// notifyTimeout bounds one attempt. Otherwise a queue that never confirms would block all later hints as long
+// as the session lasts.
 const notifyTimeout = 5 * time.Second
 
 // NewNotifier returns a notifier whose message ids begin with source.
@@ -176,7 +176,7 @@ func (n *Notifier) publishMessages(ctx context.Context, ms []Message) {
 		outcomes := n.client.Publish(within, ms)
 		cancel()
 		for i, o := range outcomes {
-			// A hint that may have arrived is not sent again.
+			// A hint that may have arrived is not resent.
 			if o != Confirmed && o != Unknown {
 				left = append(left, ms[i])
 			}

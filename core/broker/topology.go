@@ -37,7 +37,7 @@ func WorkerQueue(id execution.WorkerID) string {
 	return workerQueuePrefix + strconv.FormatInt(int64(id), 10) + workerQueueSuffix
 }
 
-// IsWorkerQueue says that a name is a WorkerQueue; a CancelQueue is none. Only a dead letter from
+// IsWorkerQueue reports whether a name is a WorkerQueue; a CancelQueue is not one. Only a dead letter from
 // such a queue stands for a dispatch that died (defect D18).
 func IsWorkerQueue(queue string) bool {
 	return strings.HasPrefix(queue, workerQueuePrefix) && strings.HasSuffix(queue, workerQueueSuffix)
@@ -102,10 +102,10 @@ type Queue struct {
 	// consumer for this time; a quorum queue a few seconds later. A new declaration of a classic
 	// queue renews the time. Zero means never.
 	Expires time.Duration
-	// KeepsReturned says that a message stays in the queue however often it comes back
-	// unacknowledged. Without this, a quorum queue of RabbitMQ 4 treats a message as poison at its
-	// 21st return: the message goes to the dead letter exchange, or is lost if there is none. A
-	// queue that exists without it is not changed; see Session.Limited.
+	// KeepsReturned reports whether a message stays in the queue however often it is returned unacknowledged.
+	// Without this, a quorum queue of RabbitMQ 4 treats a message as poison at its 21st return: the message
+	// goes to the dead letter exchange, or is lost if there is none. A queue that exists without it is not
+	// changed; see Session.Limited.
 	KeepsReturned bool
 }
 
@@ -137,8 +137,8 @@ func hintQueue(c config.RabbitMQ, name string) Queue {
 
 // WorkerQueues are the queues of one worker: for dispatches and for cancellations.
 func WorkerQueues(c config.RabbitMQ, id execution.WorkerID) []Queue {
-	// A message that returns too often becomes a dead letter, and its execution is taken back
-	// without blaming the worker. Without dead lettering it would be lost.
+	// A message that returns too often becomes a dead letter, and its execution is reclaimed without blaming
+	// the worker. Without dead lettering it would be lost.
 	q := Queue{Name: WorkerQueue(id), Type: c.QueueType, KeepsReturned: !c.DeadLetter.Enabled}
 	if c.DeadLetter.Enabled {
 		q.TTL = c.WorkerQueueTTL()

@@ -30,9 +30,9 @@ type consumer struct {
 	cancelled  bool
 }
 
-// A delivery's tag combines the consumer's number, in the high bits, with the channel's tag. The
-// broker counts tags from 1 in every channel, so the bare tag of an old session would settle a
-// message of somebody else.
+// A delivery's tag combines the consumer's number, in the high bits, with the channel's tag. The broker
+// counts tags from 1 in every channel, so the bare tag of an old session would settle another consumer's
+// message.
 //
 // Numbers are unique within the process, across Brokers and sessions.
 var lastConsumer atomic.Uint64
@@ -113,7 +113,7 @@ func (c *consumer) Reject(d broker.Delivery, requeue bool) {
 }
 
 // sendSettlement sends a settlement on the channel of the delivery. It ignores a delivery of another
-// session, which belongs to the broker again.
+// session, which has returned to the broker.
 func (c *consumer) sendSettlement(d broker.Delivery, send func(ch *amqp.Channel, tag uint64) error) {
 	s := c.s
 	if s.Closed() {

@@ -9,7 +9,7 @@ import (
 
 // Each header was sent to RabbitMQ 3.10 in a message that was then rejected. Some of them end its
 // dead lettering; it passes the others on unchanged. RabbitMQ itself writes none of them.
-func TestOnlyAnXDeathHeaderAsRabbitMQWritesItIsRead(t *testing.T) {
+func TestParseDeathsRefusesForeignHeaders(t *testing.T) {
 	good := func(change func(amqp.Table)) []any {
 		table := amqp.Table{
 			"queue": "worker.1.executions", "reason": "expired", "count": int64(2), "time": time.Unix(1_700_000_000, 0),

@@ -100,8 +100,8 @@ func (s *session) declareTopology(ctx context.Context, ch *amqp.Channel, t broke
 // its first return.
 const deliveryLimitArg = "x-delivery-limit"
 
-// hasDeliveryLimit says that the server's quorum queues have a delivery limit unless a declaration lifts it.
-// If that is not known of a server, its queues are declared without the argument.
+// hasDeliveryLimit reports whether the server's quorum queues have a delivery limit unless a declaration
+// lifts it. If that is not known of a server, its queues are declared without the argument.
 func (s *session) hasDeliveryLimit() bool {
 	product, _ := s.consuming.amqp.Properties["product"].(string)
 	version, _ := s.consuming.amqp.Properties["version"].(string)
@@ -234,7 +234,7 @@ func onChannel[T any](s *session, do func(*amqp.Channel) (T, error)) (T, error) 
 	return answer, err
 }
 
-// hasReplyCode says that RabbitMQ refused a request with this code.
+// hasReplyCode reports whether RabbitMQ refused a request with this code.
 func hasReplyCode(err error, code int) bool {
 	e, ok := errors.AsType[*amqp.Error](err)
 	return ok && e.Code == code
@@ -268,7 +268,7 @@ func QueueArguments(q broker.Queue) (amqp.Table, error) {
 }
 
 // declareError explains why a declaration failed. Settings of an existing object can't be changed in
-// place, so the error says how to migrate.
+// place, so the error explains how to migrate.
 func declareError(what, name string, err error) error {
 	e, ok := errors.AsType[*amqp.Error](err)
 	if !ok || e.Code != amqp.PreconditionFailed {

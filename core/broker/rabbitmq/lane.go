@@ -21,8 +21,8 @@ import (
 // One task writes and another waits for confirms. So a slow confirm does not stop the writing, and
 // a write that the broker does not accept does not hold up callers whose context has ended.
 //
-// A lane that nothing was published over for a while closes its channel. While it has no message,
-// it may also go to another route.
+// A lane that has been idle for a while closes its channel. While it has no message, it may also be assigned
+// to another route.
 type lane struct {
 	p  *publisher
 	ch *amqp.Channel
@@ -44,7 +44,7 @@ type lane struct {
 
 	mu    sync.Mutex
 	items []item
-	// stuck says that the oldest publish is stuck. Until it has its outcome, nothing is added.
+	// stuck reports whether the oldest publish is stuck. Until it has its outcome, nothing is added.
 	stuck bool
 }
 
@@ -275,7 +275,7 @@ func (l *lane) awaitConfirm(f *inFlight, late *time.Timer) bool {
 	}
 }
 
-// settleStuckLane settles everything that waits for a stuck lane, so that no caller goes on waiting.
+// settleStuckLane settles everything that waits for a stuck lane, so that no caller keeps waiting.
 func (l *lane) settleStuckLane(f *inFlight) {
 	l.mu.Lock()
 	l.stuck = true

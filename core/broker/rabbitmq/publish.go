@@ -14,9 +14,9 @@ import (
 	"handoff/core/broker"
 )
 
-// sequenceHeader numbers the publishes of a lane. A return carries the number, and nothing else
-// identifies the returned publish: the same message may be on its way twice, since a dispatch is
-// published again when its outcome is unknown.
+// sequenceHeader numbers the publishes of a lane. A return carries the number, and nothing else identifies
+// the returned publish: the same message may be on its way twice, since a dispatch is republished when its
+// outcome is unknown.
 const sequenceHeader = "handoff-publish"
 
 // publisher sends the messages of all Publish calls of a session over one connection, and learns
@@ -102,8 +102,8 @@ func (p *publisher) assignLane() *lane {
 	return p.shared
 }
 
-// retireLane takes an idle lane from its routes. It returns whether the lane's channel can be closed:
-// not if messages came meanwhile, and those of prober and shared stay open.
+// retireLane takes an idle lane from its routes. It returns whether the lane's channel can be closed, which
+// it can't if messages came meanwhile. The channels of prober and shared stay open.
 func (p *publisher) retireLane(l *lane) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +126,7 @@ func (p *publisher) noteChannelClosed() {
 }
 
 // Publish implements broker.Session. A message that can't be encoded is Nacked: nothing was stored,
-// and sending it again would not help.
+// and a retry would not help.
 func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	b := newBatch(s.b.log, ms)
 	if s.Closed() || ctx.Err() != nil {
@@ -228,7 +228,7 @@ func (b *batch) takeEntry(i int) (*entry, bool) {
 	return &b.entries[i], true
 }
 
-// hasOutcome says that an entry has its outcome.
+// hasOutcome reports whether an entry has its outcome.
 func (b *batch) hasOutcome(i int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -41,8 +41,8 @@ const (
 type Options struct {
 	// URL is amqp:// or amqps://. It contains a password, so no log and no error shows it.
 	URL string
-	// Heartbeat is the interval of the AMQP heartbeats, at least one second. A silent broker is
-	// noticed after at most three. It overrides a heartbeat in the URL.
+	// Heartbeat is the interval of the AMQP heartbeats, at least one second. A silent broker is detected
+	// after at most three. It overrides a heartbeat in the URL.
 	Heartbeat time.Duration
 	// Name is the name of the connections in RabbitMQ's own tools.
 	Name string

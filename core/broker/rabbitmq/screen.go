@@ -8,11 +8,10 @@ import (
 	"net"
 )
 
-// screenedConn is a connection on which no message can end the session. The AMQP library closes a
-// connection over headers that it can't read: nested more than 32 deep, or more than 8,192 in one
-// table. RabbitMQ accepts and delivers them, again after each reconnect. One such message would end
-// every consumer of its queue, for ever. So screened replaces such headers by a header that says
-// so, which makes the message unreadable.
+// screenedConn is a connection on which no message can end the session. The AMQP library closes a connection
+// over headers that it can't read: nested more than 32 deep, or more than 8,192 in one table. RabbitMQ
+// accepts and delivers them, again after each reconnect. One such message would end every consumer of its
+// queue, permanently. So screenedConn replaces such headers by one that marks the message as unreadable.
 //
 // Below TLS no frames are visible, and everything passes unchecked.
 type screenedConn struct {
@@ -139,7 +138,7 @@ const (
 	mostFields   = 1024
 )
 
-// canReadFields says that the library can read the fields of a table or a list.
+// canReadFields reports whether the library can read the fields of a table or a list.
 func canReadFields(b []byte, table bool, depth int) bool {
 	if depth > deepestField {
 		return false

@@ -65,7 +65,8 @@ func (s *session) endWhenClosed(what string, closed chan *amqp.Error) {
 	}()
 }
 
-// end ends the session. The reason is nil if its owner closes it. It does not wait.
+// end ends the session. The reason is nil if its owner closes it. It does not wait for the connections to
+// close.
 func (s *session) end(reason error) {
 	s.ending.Do(func() {
 		close(s.done)
