@@ -12,15 +12,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Patience is how a migration waits for the locks that it needs. A statement that waits for an ACCESS EXCLUSIVE lock
-// stands before everybody who comes after it, readers too: behind one long transaction the whole system would stand
-// still. So a migration waits for a moment, lets everybody pass, and tries again.
+// Patience is how a migration waits for the locks that it needs. A statement that waits for an ACCESS
+// EXCLUSIVE lock blocks all later ones on the table, even reads: one long transaction would stop the whole
+// system. So a migration waits briefly, lets the others pass, and retries.
 type Patience struct {
 	// Lock bounds each wait for a lock.
 	Lock time.Duration
-	// Tries is how often each migration is begun. After the last try the error is a *Blocked.
+	// Tries bounds how often each migration is attempted. After the last try the error is a *Blocked.
 	Tries int
-	// Pause is how long everybody may pass after the first try. It doubles with every try, up to LongestPause.
+	// Pause is the time for which others may pass after the first try. It doubles with every try, up to
+	// LongestPause.
 	Pause, LongestPause time.Duration
 }
 
@@ -43,9 +44,10 @@ type Holder struct {
 type Blocked struct {
 	Migration string
 	Patience  Patience
-	// Relation is what the lock is on, empty if that could not be seen.
+	// Relation is the table or index of the lock; empty if it could not be determined.
 	Relation string
-	// Holders are those who were seen to hold it at the last try; none if they could not be seen, and Unseen says why.
+	// Holders are the sessions that were seen to hold it at the last try; none if they could not be read, for
+	// the reason Unseen.
 	Holders []Holder
 	Unseen  error
 	Err     error
@@ -81,7 +83,8 @@ func (b *Blocked) Error() string {
 // Unwrap returns the server's error.
 func (b *Blocked) Unwrap() error { return b.Err }
 
-// retryOnLockTimeout calls step until it does not run into the lock timeout, at most p.Tries times. step is one transaction.
+// retryOnLockTimeout repeats step while it runs into the lock timeout, at most p.Tries times. step is one
+// transaction.
 func (p Patience) retryOnLockTimeout(ctx context.Context, conn *pgx.Conn, name string, step func() error) error {
 	if _, err := conn.Exec(ctx, fmt.Sprintf("set lock_timeout = %d", max(1, p.Lock.Milliseconds()))); err != nil {
 		return fmt.Errorf("migrations: %s: %w", name, err)
@@ -90,7 +93,7 @@ func (p Patience) retryOnLockTimeout(ctx context.Context, conn *pgx.Conn, name s
 	defer w.close()
 	pause := p.Pause
 	for try := 1; ; try++ {
-		// Hardly any migration waits at all: nobody watches the first try.
+		// Hardly any migration waits at all, so the first try is not watched.
 		stop := func() {}
 		if try > 1 || p.Tries == 1 {
 			stop = w.startWatching(ctx)
@@ -121,7 +124,8 @@ func (p Patience) retryOnLockTimeout(ctx context.Context, conn *pgx.Conn, name s
 	}
 }
 
-// lockWatcher looks over a second connection at who blocks the first one: that can only be seen while it waits.
+// lockWatcher reads over a second connection which sessions block the first one. They can only be seen while
+// it waits.
 type lockWatcher struct {
 	conn  *pgx.Conn
 	every time.Duration

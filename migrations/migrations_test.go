@@ -8,7 +8,7 @@ import (
 
 // Two branches may each have added a migration: the later one must get the next number, or databases that have the
 // first one would never get it.
-func TestTwoMigrationsOfOneNumberAreRefused(t *testing.T) {
+func TestDuplicateMigrationNumbersAreRefused(t *testing.T) {
 	_, err := inOrder([]migration{{version: 2, name: "00002_b.sql"}, {version: 1, name: "00001_a.sql"}, {version: 2, name: "00002_c.sql"}})
 	if err == nil || !strings.Contains(err.Error(), "00002_b.sql and 00002_c.sql") {
 		t.Errorf("two migrations of one number: %v", err)
@@ -24,8 +24,8 @@ func TestTwoMigrationsOfOneNumberAreRefused(t *testing.T) {
 	}
 }
 
-// Whether older programs can work with a schema is known to nobody but the author of the migration.
-func TestEveryLaterMigrationSaysWhichProgramsCanWorkWithIt(t *testing.T) {
+// Only the author of a migration knows whether older programs can work with its schema.
+func TestLaterMigrationsDeclareNeededVersion(t *testing.T) {
 	all, err := loadMigrations()
 	if err != nil {
 		t.Fatal(err)
@@ -48,9 +48,9 @@ func TestEveryLaterMigrationSaysWhichProgramsCanWorkWithIt(t *testing.T) {
 	}
 }
 
-// An index that is built in a transaction keeps writers from its table for as long as that takes, which on
-// a grown table is longer than a lease. A table that the migration itself makes is empty.
-func TestLaterMigrationsBuildIndexesBesideWork(t *testing.T) {
+// An index that is built in a transaction keeps writers from its table until it is built, which on a large
+// table takes longer than a lease. A table that the migration itself makes is empty.
+func TestLaterMigrationsBuildIndexesConcurrently(t *testing.T) {
 	all, err := loadMigrations()
 	if err != nil {
 		t.Fatal(err)

@@ -37,8 +37,8 @@ type Action struct {
 	// MaxRetries is how many retries may follow a claimed run that failed for a retriable reason.
 	// Each retry is a new row.
 	MaxRetries int
-	// RetriedExitCodes are exit codes that mean a failure for now, because the action's author says
-	// so: they give Transient, whatever they mean elsewhere.
+	// RetriedExitCodes are exit codes that the action's author declares temporary failures: they give
+	// Transient, whatever they mean elsewhere.
 	RetriedExitCodes ExitCodes
 	// Concurrency is how many executions of the action may be in flight, from their scheduling
 	// until their end was handled; 0 for no limit.
@@ -86,8 +86,7 @@ type Execution struct {
 	Status        Status
 	FailureReason Reason
 	RetryReason   Reason
-	// AwaitsParent says that the row is requested and becomes due when its parent's chain
-	// completes.
+	// AwaitsParent reports whether the row is requested and becomes due when its parent's chain completes.
 	AwaitsParent bool
 
 	// Worker and Incarnation name the owner from the dispatch on. They are zero before it and after
@@ -137,9 +136,8 @@ type Execution struct {
 	SchedulingBy        string
 	SchedulingExpiresAt time.Time
 	ScheduledAt         time.Time
-	// PublishedAt is when the current dispatch is known to have reached the broker: the time of its
-	// claim, or of the mark that a confirmed dispatch gets when nobody had claimed it by then. Zero
-	// means unknown.
+	// PublishedAt is when the current dispatch is known to have reached the broker: the time of its claim, or
+	// of the mark that a confirmed dispatch gets if it was not claimed by then. Zero means unknown.
 	PublishedAt time.Time
 	StartedAt   time.Time
 	// ClaimBeat is the number of the worker's latest heartbeat when it asked for the claim. A later
@@ -165,7 +163,7 @@ const KeyLifetime = 24 * time.Hour
 func (e *Execution) Key() Key { return Key{e.ID, e.Epoch} }
 
 // Retriable reports whether another row may follow e in its chain: e ended for a reason that may
-// pass, and has attempts left. The database's is_execution_retriable decides alike. Whether a row
+// pass, and has attempts left. The database's is_execution_retriable decides in the same way. Whether a row
 // does follow also depends on retry.enabled, on whether the chain is being cancelled, and on
 // retry.free_shutdowns (MayBeFree).
 func (e *Execution) Retriable() bool {
@@ -177,10 +175,10 @@ func (e *Execution) Retriable() bool {
 	}
 }
 
-// MayBeFree reports whether a retry may follow e that costs none: its worker was stopped, which is
-// nobody's failure, and whoever wrote the action wants it to be run again; or the worker claimed it
-// and its machine could not start the action, so nothing of it has run. How many of a chain are
-// free is for the configuration to say (retry.free_shutdowns).
+// MayBeFree reports whether a free retry may follow e. Either its worker was stopped, which is nobody's
+// failure, and the action allows retries. Or the worker claimed it but its machine could not start the
+// action, so nothing of it has run. The configuration bounds the free retries of a chain
+// (retry.free_shutdowns).
 func (e *Execution) MayBeFree() bool {
 	switch e.FailureReason {
 	case WorkerShutdown:

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestNamesAreTheirOwnInverse(t *testing.T) {
+func TestParseInvertsString(t *testing.T) {
 	for s := Requested; s <= Abandoned; s++ {
 		if back, err := ParseStatus(s.String()); err != nil || back != s {
 			t.Errorf("status %d is called %q, which is read as %v, %v", s, s, back, err)

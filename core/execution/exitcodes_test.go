@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestASetOfExitCodesHoldsWhatWasPutIn(t *testing.T) {
+func TestExitCodesHoldTheirMembers(t *testing.T) {
 	s := NewExitCodes(255, 64, 1, 63, 1, 0, 256, -1)
 	if got := s.List(); !slices.Equal(got, []int16{1, 63, 64, 255}) {
 		t.Errorf("the set lists %v", got)

@@ -18,17 +18,16 @@ type Submitter struct {
 	Host     host.Host
 	Store    store.Client
 	Notifier *broker.Notifier
-	// Wake tells the scheduler of the same process that work is due, before the hint has come back
-	// from the broker; nil if there is no scheduler. It must not block.
+	// Wake notifies the scheduler of the same process that work is due, before the hint arrives through the
+	// broker; nil if there is no scheduler. It must not block.
 	Wake func()
 	// Timeout bounds one attempt to write.
 	Timeout time.Duration
 }
 
-// Submit creates the executions. Accepted means committed. It tries again until ctx ends while the
-// database is away, or when the outcome of an attempt is unknown. An item without an idempotency
-// key could then be created twice, so after an unknown outcome it does not repeat such items and
-// returns the error.
+// Submit creates the executions. Accepted means committed. While the database is unavailable, or the outcome
+// of an attempt is unknown, it retries until ctx ends. If an item has no idempotency key, a retry could
+// create it twice, so it returns the error instead.
 func (s *Submitter) Submit(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	repeatable := true
 	for _, item := range items {
@@ -82,9 +81,9 @@ func (s *Submitter) createOnce(items []store.NewExecution) ([]store.Created, err
 	return s.Store.Create(ctx, items)
 }
 
-// Cancel requests the end of a chain, named by any of its rows, and publishes hints about it. actor
-// is the sender of the request. Accepted means committed. While the database is away it tries again
-// until ctx ends: asking twice is harmless.
+// Cancel requests the end of a chain, named by any of its rows, and publishes hints about it. actor is the
+// sender of the request. Accepted means committed. While the database is unavailable it retries until ctx
+// ends: a repetition is harmless.
 func (s *Submitter) Cancel(ctx context.Context, id execution.ID, actor string) (store.Cancellation, error) {
 	backoff := broker.NewBackoff(s.Host, 100*time.Millisecond, 5*time.Second)
 	uncertain := false

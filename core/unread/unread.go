@@ -1,8 +1,8 @@
-// Package unread stores the messages that nobody can read. Every client that can publish to the
-// broker can send any number of them, so they are stored several at a time, shortened, and with few
-// log lines. Each is held until it is stored, and then acknowledged: it is neither lost nor sent
-// round in a hot loop (defect D25). None is ever rejected: a rejected message goes to the broker's
-// dead lettering, which a hostile header ends for the whole node (S5).
+// Package unread quarantines messages that can't be decoded. Any client that can publish to the broker can
+// send any number of them, so it stores them in batches, truncated, and with few log lines. It holds each
+// message until it is stored and then acknowledges it, so none is lost or redelivered in a hot loop (defect
+// D25). It rejects none: a rejected message goes to the broker's dead lettering, which a hostile header ends
+// for the whole node (S5).
 package unread
 
 import (
@@ -25,9 +25,9 @@ const (
 	mostBytes = 2 << 20
 )
 
-// Patience is how long a message is tried again unchanged after the database has refused it with an
-// error that says that the statement is wrong. Such an error may pass, for example after a failed
-// migration. The time is short, because the messages behind it wait.
+// Patience is how long a message is retried unchanged after the database has refused it with an error about
+// the statement itself. Such an error may pass, for example after a failed migration. The time is short,
+// because the messages behind it wait.
 const Patience = 30 * time.Second
 
 // Store is the part of the database that a keeper needs.
@@ -46,8 +46,8 @@ type Options struct {
 	Timeout time.Duration
 	// Stored is called after messages were stored; it may be nil.
 	Stored func()
-	// Refused is called whenever the database has refused messages, which then go on taking up the
-	// prefetch; it may be nil.
+	// Refused is called whenever the database has refused messages, which then keep occupying the prefetch;
+	// it may be nil.
 	Refused func()
 }
 
@@ -58,8 +58,8 @@ type Keeper struct {
 
 	mu   sync.Mutex
 	held []message
-	// latest is the consumer through which each queue last delivered. Deliveries of an earlier one
-	// belong to the broker again and come anew, so they are no longer held.
+	// latest is the consumer through which each queue last delivered. The broker redelivers what an earlier
+	// one had received, so that is no longer held.
 	latest map[string]broker.Consumer
 }
 
@@ -69,7 +69,7 @@ type message struct {
 	// settle is called when the message is stored.
 	settle func()
 	letter store.DeadLetter
-	// patience is until when the message is tried unchanged, on the monotonic clock; 0 until the
+	// patience is the time until which the message is retried unchanged, on the monotonic clock; 0 until the
 	// database refuses it.
 	patience time.Duration
 }
@@ -117,8 +117,8 @@ func queueKind(queue string) string {
 	return queue[strings.LastIndexByte(queue, '.')+1:]
 }
 
-// Run stores the held messages until ctx ends. Messages that are still held then go back to their
-// queues with the session.
+// Run stores the held messages until ctx ends. Messages that are still held then return to their queues with
+// the session.
 func (k *Keeper) Run(ctx context.Context) {
 	backoff := broker.NewBackoff(k.options.Host, 200*time.Millisecond, 10*time.Second)
 	for {
@@ -167,8 +167,7 @@ func (k *Keeper) takeBatch() []message {
 	return batch
 }
 
-// requeueBatch puts messages at the front again, without those that the broker has taken back
-// meanwhile.
+// requeueBatch puts messages back at the front, except those that the broker has reclaimed meanwhile.
 func (k *Keeper) requeueBatch(batch []message) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -187,7 +186,7 @@ func (k *Keeper) storeBatch(batch []message) error {
 }
 
 // settleBatch acknowledges a stored batch. If the database has refused the batch, it tries each message
-// alone, and returns those to try again.
+// alone, and returns those to retry.
 func (k *Keeper) settleBatch(ctx context.Context, batch []message, err error) (again []message) {
 	first := &batch[0]
 	switch {
