@@ -77,15 +77,15 @@ func (s *step) requestCancel(first, last *row, actor string) {
 	})
 }
 
-// mayRetry says that a terminal row could be followed by a retry. The adapter of the real server
-// asks the core in the same way.
+// mayRetry reports whether a retry could follow a terminal row. The adapter of the real server asks the core
+// in the same way.
 func mayRetry(r *row) bool {
 	ended := r.Status != execution.Completed && r.Status != execution.Cancelled
 	return ended && r.FailureReason.Retriable() && (r.RetryCount < r.Action.MaxRetries || r.MayBeFree()) //nolint:forbidigo // as core/store/postgres/chain.go does
 }
 
 // adoptChild files a new child with its parent's chain, or starts or skips it at once if that chain has
-// ended. It says whether the child was skipped.
+// ended. It returns whether the child was skipped.
 func (s *step) adoptChild(id, parent execution.ID) bool {
 	last := s.db.newestInChain(parent)
 	if last.OrchestratedAt.IsZero() {
@@ -232,14 +232,14 @@ func (c *Client) List(ctx context.Context, q store.ExecutionQuery) ([]store.List
 	})
 }
 
-// toListed is a row in the form of lists.
+// toListed returns a row in the form of lists.
 func toListed(e *execution.Execution) store.Listed {
 	small := *e
 	small.Parameters, small.Result, small.Action.Entrypoint = nil, execution.Result{}, ""
 	return store.Listed{Execution: small}
 }
 
-// listedOrUnreadable is a row of a list, or its replacement if it can't be read.
+// listedOrUnreadable returns a row of a list, or its replacement if it can't be read.
 func (s *step) listedOrUnreadable(row store.Listed) store.Listed {
 	if err := s.db.unreadableError(row.ID); err != nil {
 		return store.Listed{Execution: execution.Execution{ID: row.ID}, Unreadable: err.Error()}
@@ -247,7 +247,7 @@ func (s *step) listedOrUnreadable(row store.Listed) store.Listed {
 	return row
 }
 
-// listedByID is a row in the form of a query that names its rows.
+// listedByID returns a row in the form of a query that names its rows.
 func listedByID(e *execution.Execution, q store.ExecutionQuery) store.Listed {
 	row := toListed(e)
 	if q.Digests {

@@ -26,11 +26,11 @@ type Client struct {
 	made *uint64 // statements of all processes of that name
 	// work and beats are the pools; beats is work if heartbeats have no connections of their own.
 	work, beats *pool
-	// looks, finds and dispatches are for the calls that executors make over and over.
+	// looks, finds and dispatches hold questions for the calls that executors repeat.
 	looks      questions[[]store.WorkerRow, []store.WorkerRow]
 	finds      questions[store.Finding, []execution.Execution]
 	dispatches questions[store.DueDispatch, store.DueDispatched]
-	// keepsDemoted says that connections that refuse writes are kept: a mutant.
+	// keepsDemoted reports whether connections that refuse writes are kept, for a mutant.
 	keepsDemoted bool
 }
 
@@ -71,7 +71,7 @@ type statement[T any] struct {
 	// trips is how many round trips of the call precede the one that applies it. on is its pool.
 	trips int
 	on    *pool
-	// beat says that it is a heartbeat, which is sent again over another connection if its own
+	// beat reports whether it is a heartbeat, which is resent over another connection if its own
 	// turns out to be silent.
 	beat bool
 	over *connection // nil if it is applied at once
@@ -111,14 +111,14 @@ func (s *statement[T]) applyStep() {
 	if waits := len(s.step.lockErrors); waits > 0 && waits == s.step.asked {
 		s.bad = errors.Join(s.step.lockErrors...)
 	} else if waits > 0 && s.bad == nil {
-		// The caller can't tell which of the others were done, but for those that are answered.
+		// The caller can't tell which of the others were done, except those that are answered.
 		s.bad = fmt.Errorf("%w: a part of the call: %v", store.ErrUnknownOutcome, errors.Join(s.step.lockErrors...))
 	}
 }
 
-// writeStep makes a step that writes, and returns its answer only if the reply came: a step that is
-// applied late must not change results that its caller has given up on. Invalid items give an error
-// beside the answer.
+// writeStep makes a step that writes, and returns its answer only if the reply came: a step that is applied
+// late must not change results that its caller has given up on. Invalid items give an error alongside the
+// answer.
 func writeStep[T any](ctx context.Context, c *Client, call string, f func(s *step) T) (T, error) {
 	return newStatement(c, call, true, 0, f).makeCall(ctx)
 }
@@ -134,7 +134,7 @@ func readStep[T any](ctx context.Context, c *Client, call string, f func(s *step
 	return newStatement(c, call, false, 0, f).makeCall(ctx)
 }
 
-// questions are answered questions of a method, whose memory the next calls use again. A question
+// questions are answered questions of a method, whose memory the next calls reuse. A question
 // whose answer did not come may still arrive, so it is not among them.
 type questions[Q, T any] []*question[Q, T]
 
@@ -169,7 +169,7 @@ func (s *statement[T]) makeCall(ctx context.Context) (T, error) {
 		told(ctx, s.call, err)
 	}
 	if err == nil {
-		// Its reply came, so it is nowhere on the way. Without a reply it may arrive later.
+		// Its reply came, so it is no longer in transit. Without a reply it may arrive later.
 		list := spareStatements[T](s.c.db)
 		*s = statement[T]{}
 		*list = append(*list, s)
@@ -232,7 +232,7 @@ func (s *statement[T]) callServer(ctx context.Context) (T, error) {
 	}
 }
 
-// failure is a call without an answer. Most are never printed.
+// failure is the error of a call without an answer. Its text is built only on demand: most are never printed.
 type failure struct{ kind, cause error }
 
 // Error returns both texts.
@@ -292,10 +292,10 @@ func transactEach[Q, R any](ctx context.Context, c *Client, call string, stateme
 	})
 }
 
-// orOneByOne makes a call for all items. If the database refuses the statement itself, it makes a
-// call for each item, as the adapter of PostgreSQL does: the items that are answered come beside the
-// error about the others. A passing fault on the way, or the end of the caller's lease, ends the
-// call. Its outcome is unknown then, unless nothing was answered yet.
+// orOneByOne makes a call for all items. If the database refuses the statement itself, it makes a call for
+// each item, as the adapter of PostgreSQL does: the answers of the other items come with the error. A passing
+// fault on the way, or the end of the caller's lease, ends the call. Its outcome is unknown then, unless
+// nothing was answered yet.
 func orOneByOne[Q, R any](items []Q, call func(items []Q) ([]R, error)) ([]R, error) {
 	results, err := call(items)
 	if wrong := (statementError{}); len(items) < 2 || !errors.As(err, &wrong) {
@@ -321,7 +321,7 @@ func orOneByOne[Q, R any](items []Q, call func(items []Q) ([]R, error)) ([]R, er
 	return results, errors.Join(bad...)
 }
 
-// reportIfEmpty reports a call that names nothing and so can't do anything.
+// reportIfEmpty reports a call with no items, which can't do anything.
 func (c *Client) reportIfEmpty(call string, items int) {
 	if items == 0 && c.p != nil && c.db.onEmptyCall != nil {
 		c.db.onEmptyCall(call)

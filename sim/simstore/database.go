@@ -38,18 +38,17 @@ type Database struct {
 	clock *kernel.Clock
 	start time.Time
 	event history.Event
-	// steps says that a statement is being applied. before is the strand of its caller, after that
+	// steps reports whether a statement is being applied. before is the strand of its caller, after that
 	// of its answer: the events of one statement don't lead to one another.
 	steps         bool
 	before, after kernel.Strand
 	// made counts the statements of each process, across its restarts.
 	made        map[string]*uint64
 	transitions *oracle.TransitionTable
-	// onStatement is called in the caller's task with the name and the outcome of each statement of a
-	// process; nil for none.
+	// onStatement is called in the caller's task with each statement's name and outcome; nil for none.
 	onStatement func(ctx context.Context, call string, err error)
-	// onEmptyCall is called in the caller's task with the name of each call of a process that names
-	// nothing; nil for none.
+	// onEmptyCall is called in the caller's task with the name of each call of a process that has no items;
+	// nil for none.
 	onEmptyCall func(call string)
 
 	rows    table
@@ -67,7 +66,7 @@ type Database struct {
 	requests map[lane]*queue
 	lanes    []*queue // of requests, by runtime and worker
 	claiming claimScratch
-	// spare has a *[]*statement[T] for each type of answer: statements to use again.
+	// spare has a *[]*statement[T] for each type of answer: statements to reuse.
 	spare []any
 	// requested counts the requested rows.
 	requested int
@@ -85,16 +84,16 @@ type Database struct {
 	observed     int64
 	// left are the executions that a purge has deleted, as they were.
 	left []execution.Execution
-	// refusals are when the refused results were stored that are still there, the oldest first.
+	// refusals are the storage times of the refused results that still exist, oldest first.
 	refusals []time.Time
 
 	// foreign are the rows that this program can't read, with the reason; nil for none.
 	foreign map[execution.ID]string
-	// locks are the rows that a stranger has locked, with the fault; nil for none.
+	// locks are the rows that another session has locked, with the fault; nil for none.
 	locks map[execution.ID]string
 	// tables are the tables that another program's session has locked.
 	tables []lockedTable
-	// open are the transactions that strangers have open, of the transactions that they have begun.
+	// open are the open transactions of other programs. transactions counts all that they have begun.
 	open         []uint64
 	transactions uint64
 	// readOnly, full and noConnections are the faults that cause these states, empty for none.
@@ -129,7 +128,7 @@ type worker struct {
 	current      execution.Incarnation
 	cordoned     bool
 	cordonReason string
-	// cordonChangedBy is the name of the last one who set or lifted the cordon.
+	// cordonChangedBy is the name of the actor who last set or lifted the cordon.
 	cordonChangedBy string
 	// queuesDeletedAfter is the incarnation after whose end its queues were deleted, 0 for none.
 	queuesDeletedAfter execution.Incarnation
@@ -156,7 +155,7 @@ type incarnation struct {
 	// figures are the figures at the time reported.
 	figures  execution.Figures
 	reported time.Time
-	// expired are the latest dispatches that died because their time to live was over, the latest
+	// expired are the times of the latest dispatches that it left unclaimed past their deadline, the latest
 	// last.
 	expired []time.Time
 	drain   bool
@@ -207,10 +206,9 @@ func (da *Database) Start() {
 // the empty name ends it.
 func (da *Database) SetReadOnly(fault string) { da.readOnly = fault }
 
-// SetRollback makes a share of the writes fail with nothing applied, for the fault of that name; a
-// share of zero ends it. The SQLSTATE tells the client whether the same statement may succeed
-// later, as after a serialization failure (40001). A code outside class 40 says that the statement
-// itself is wrong.
+// SetRollback makes a share of the writes fail with nothing applied, for the fault of that name; a share of
+// zero ends it. The SQLSTATE tells the client whether the same statement may succeed later, as after a
+// serialization failure (40001). A code outside class 40 means that the statement itself is wrong.
 func (da *Database) SetRollback(perMillion uint64, fault, code, message string) {
 	err := error(statementError{fmt.Sprintf("%s (%s)", message, code)})
 	if strings.HasPrefix(code, "40") {
@@ -219,7 +217,7 @@ func (da *Database) SetRollback(perMillion uint64, fault, code, message string) 
 	da.rollback = rollback{fault: fault, err: err, perMillion: perMillion, stream: da.k.Stream("database/rollback")}
 }
 
-// statementError is an error of a statement that the database would not take a second time either.
+// statementError is an error about a statement itself, which the database would refuse a second time, too.
 type statementError struct{ text string }
 
 // Error gives the database's message and its SQLSTATE.
@@ -360,8 +358,8 @@ func (da *Database) Execution(id execution.ID) (execution.Execution, bool) {
 	return execution.Execution{}, false
 }
 
-// Look is the row itself, not a copy, for a look at a database that nothing writes any more; nil if
-// there is none.
+// Look returns the row itself, not a copy, for reading a database that nothing writes any more; nil if there
+// is none.
 func (da *Database) Look(id execution.ID) *execution.Execution {
 	if r := da.row(id); r != nil {
 		return &r.Execution
@@ -369,10 +367,10 @@ func (da *Database) Look(id execution.ID) *execution.Execution {
 	return nil
 }
 
-// Left are the executions that a purge has deleted, as they were, in the order of their leaving.
+// Left are the executions that a purge has deleted, as they were, in the order of deletion.
 func (da *Database) Left() []execution.Execution { return da.left }
 
-// Rows is the number of executions, with those that have left.
+// Rows is the number of executions, including deleted ones.
 func (da *Database) Rows() int { return da.rows.n }
 
 // Unfinished is how many rows are not terminal, or are terminal but not handled.
@@ -381,7 +379,7 @@ func (da *Database) Unfinished() int {
 		da.lists[listRunning].n + da.lists[listUnorchestrated].n
 }
 
-// AnyUnfinished says that there are such rows. It is asked before every step of a run.
+// AnyUnfinished reports whether there are such rows. It is called before every step of a run.
 func (da *Database) AnyUnfinished() bool {
 	return da.lists[listRunning].n > 0 || da.requested > 0 || da.lists[listScheduled].n > 0 ||
 		da.lists[listScheduling].n > 0 || da.lists[listUnorchestrated].n > 0

@@ -235,8 +235,8 @@ func (c *Client) Survey(ctx context.Context) (store.Survey, error) {
 	})
 }
 
-// waitingSince is since when a row waits in its status; for a requested row, the moment at which it is
-// due.
+// waitingSince returns the time since which a row waits in its status; for a requested row, the moment at
+// which it is due.
 func waitingSince(r *row) time.Time {
 	switch {
 	case r.Status == execution.Requested:

@@ -45,5 +45,5 @@ func (da *Database) Clone() *Database {
 	return &c
 }
 
-// Kept is how many dead letters were stored, and how many refused results are there.
+// Kept returns how many dead letters were stored, and how many refused results still exist.
 func (da *Database) Kept() (deadLetters, refusedResults int) { return da.stored, len(da.refusals) }

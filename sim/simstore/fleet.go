@@ -54,7 +54,7 @@ func (c *Client) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.
 	return readStep(ctx, c, "FindWorkers", func(s *step) (found []store.WorkerRow) {
 		for i := range s.db.workers {
 			if s.db.workers[i].name == "" {
-				continue // it has left
+				continue // it was purged
 			}
 			var w store.WorkerRow
 			if s.workerRow(execution.WorkerID(i+1), &w); q.Matches(&w) && len(found) < q.Limit {
@@ -65,7 +65,7 @@ func (c *Client) FindWorkers(ctx context.Context, q store.WorkerQuery) ([]store.
 	})
 }
 
-// workerRow fills a row that is zero in place, because it is large.
+// workerRow fills a zero row in place, because it is large.
 func (s *step) workerRow(id execution.WorkerID, row *store.WorkerRow) {
 	w := &s.db.workers[id-1]
 	inc := s.db.incarnation(w.current)
@@ -88,11 +88,11 @@ func (s *step) workerRow(id execution.WorkerID, row *store.WorkerRow) {
 	}
 }
 
-// isFull says that all run slots of the incarnation are taken.
+// isFull reports whether all run slots of the incarnation are taken.
 func (i *incarnation) isFull() bool { return i.load-i.queued >= i.capacity }
 
-// waitsAtFullWorker says that a row waits at an active worker that is full, or was full at some time since the
-// dispatch.
+// waitsAtFullWorker reports whether a row waits at an active worker that is full, or was full at some time
+// since the dispatch.
 func (s *step) waitsAtFullWorker(r *row) bool {
 	inc := s.currentIncarnation(store.WorkerKey{ID: r.Worker, Incarnation: r.Incarnation})
 	return inc != nil && inc.lifecycle == execution.Active && (inc.isFull() || !inc.fullAt.IsZero() && !inc.fullAt.Before(r.ScheduledAt))
@@ -103,7 +103,7 @@ func (c *Client) SetCordon(ctx context.Context, cordon store.Cordon) (bool, erro
 	return runTransaction(ctx, c, "SetCordon", tripsOfSetCordon, func(s *step) bool { return s.setCordon(cordon) })
 }
 
-// Operate is an operator's act on a worker, for the harness, which has no API in between.
+// Operate applies an operator's command to a worker, for the harness, which uses no API.
 func (da *Database) Operate(c store.Cordon) bool {
 	return (&step{db: da, process: "operator", now: da.clockNow()}).setCordon(c)
 }

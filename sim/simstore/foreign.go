@@ -43,7 +43,7 @@ func (da *Database) WriteForeign(id execution.ID, write bool) {
 	da.foreign[id] = fmt.Sprintf("%v: %s of execution %d: %v", store.ErrUnreadable, column, id, err)
 }
 
-// waitsForWorker says that a row waits for a worker.
+// waitsForWorker reports whether a row waits for a worker.
 func waitsForWorker(r *row) bool { return r.Status == execution.Requested && !r.AwaitsParent }
 
 // HideRows writes a value that this program can't read into at most `most` rows that wait for a

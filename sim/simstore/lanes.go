@@ -100,7 +100,7 @@ type laneDemand struct {
 // share is the room of a worker or pool, and how many rows have asked for it.
 type share struct{ room, asked int }
 
-// reserveOne takes room for one more row, and says whether there was any.
+// reserveOne takes room for one more row, and returns whether there was any.
 func (s *share) reserveOne() bool {
 	s.asked++
 	return s.asked <= s.room
@@ -177,7 +177,7 @@ func (c *claimScratch) sortOldestFirst(from int) {
 // putBack returns a row that is not claimed to its heap.
 func (c *candidate) putBack() { c.from.push(c.request) }
 
-// reserveSlot says that the action has a slot for one more row.
+// reserveSlot counts a row that needs a slot of the action, and returns whether one is left for it.
 func (c *candidate) reserveSlot() bool {
 	if c.slots == nil {
 		return true
@@ -186,8 +186,8 @@ func (c *candidate) reserveSlot() bool {
 	return c.slots.asked <= c.free
 }
 
-// reserveRoom asks, in the same order as the real database, for a slot, for room at the worker that the
-// row is pinned to, and for room in its pool.
+// reserveRoom takes, in the same order as the real database, a slot, room at the worker that the row is
+// pinned to, and room in its pool. It returns whether it got all.
 func (c *claimScratch) reserveRoom(x *candidate) bool {
 	if !x.reserveSlot() {
 		return false
@@ -208,7 +208,7 @@ func (c *claimScratch) reserveRoom(x *candidate) bool {
 func (re *requests) dueHead(db *Database, now time.Time) *row {
 	for len(*re) > 0 && !(*re)[0].due.After(now) {
 		head := (*re)[0]
-		// An entry that can't be read comes back when it can.
+		// WriteForeign restores the entry of an unreadable row.
 		if r := db.row(head.id); r != nil && r.Status == execution.Requested && r.Epoch == head.epoch && db.foreign[head.id] == "" {
 			return r
 		}

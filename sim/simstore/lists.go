@@ -61,7 +61,7 @@ func (da *Database) linkRow(name listName, i int32) {
 		return
 	}
 	l := &da.lists[name]
-	// It is nearly always the last row, because time goes on.
+	// It is nearly always the last row, because time advances.
 	before := l.last
 	for before != 0 && comesBefore(r.urgentAt(), r.ID, da.rows.rowAt(before-1).urgentAt(), da.rows.rowAt(before-1).ID) {
 		before = da.rows.rowAt(before - 1).prev

@@ -16,7 +16,7 @@ import (
 // returns the same answers at once, without the wait.
 
 // LockRows locks rows of executions that were dispatched or run, the oldest first, at most `most`, for the
-// fault of that name. free lets them go.
+// fault of that name. free unlocks them.
 func (da *Database) LockRows(fault string, most int) (locked int, free func()) {
 	var ids []execution.ID
 	for i := range da.rows.n {

@@ -28,7 +28,7 @@ type pool struct {
 	// suspect is when a call last ended without an answer: connections used before that are pinged
 	// first.
 	suspect time.Duration
-	// thrown is when all connections were last thrown away. refusing is when a new connection was
+	// thrown is when all connections were last discarded. refusing is when a new connection was
 	// last read-only like the old ones.
 	thrown, refusing time.Duration
 }
@@ -43,13 +43,13 @@ type connection struct {
 const (
 	// maxIdleUnpinged is how long a connection may have been idle to be used without a ping.
 	maxIdleUnpinged = time.Second
-	// writableRecheck is how long after a new read-only connection no other one is made to check again.
+	// writableRecheck is the pause after a new read-only connection, before another one is made to check.
 	writableRecheck = time.Second
 	// connectTimeout bounds an attempt to connect.
 	connectTimeout = 5 * time.Second
 	// tripsOfConnect are the round trips of TCP and of a password that is never sent (SCRAM).
 	tripsOfConnect = 4
-	// retransmit is how soon a packet is sent again after the end of whatever held it back.
+	// retransmit is how soon a packet is resent after the end of whatever held it back.
 	retransmit = 250 * time.Millisecond
 	// never is before every moment of a run.
 	never = -1
@@ -115,12 +115,12 @@ func (p *pool) acquireConnection(ctx context.Context, ask bool) (*connection, er
 	return p.makeConnection(ctx)
 }
 
-// hasEnded says that a connection has ended, and that its pool knows this.
+// hasEnded reports whether a connection has ended and its pool knows this.
 func (p *pool) hasEnded(cn *connection) bool {
 	return cn.session != p.c.db.session || cn.made < p.thrown || cn.made <= p.c.db.retired || p.c.path.Broken(cn.number)
 }
 
-// releaseConnection gives a connection back. If no answer came over it, it is closed.
+// releaseConnection returns a connection to the pool. If no answer came over it, it is closed.
 func (p *pool) releaseConnection(cn *connection, err error) {
 	now := p.c.db.k.Now()
 	if err != nil {
@@ -149,7 +149,7 @@ type dialAttempt struct {
 	p     *pool
 	wait  kernel.Wait
 	until time.Duration
-	// beside says that the connection is only made as a test, and not for the pool.
+	// beside reports whether the connection is only made as a test, and not for the pool.
 	beside bool
 
 	over bool
@@ -232,7 +232,7 @@ func (pi *ping) Fire() {
 	}
 }
 
-// answersPing asks whether the server at the other end of a connection is still there.
+// answersPing reports whether the server at the other end of a connection answers.
 func (p *pool) answersPing(ctx context.Context, cn *connection) bool {
 	k := p.c.db.k
 	g := &ping{p: p, cn: cn, wait: k.NewWait()}
@@ -285,7 +285,7 @@ func (p *pool) moveToPrimary(ctx context.Context, cn *connection) bool {
 	return true
 }
 
-// discardAll throws all connections away.
+// discardAll discards all connections.
 func (p *pool) discardAll(cn *connection) {
 	if cn.made >= p.thrown {
 		p.thrown = p.c.db.k.Now()

@@ -12,8 +12,8 @@ import (
 	"handoff/sim/simnet"
 )
 
-// filled gives the client a pool of n connections, all open and idle.
-func (f *fixture) filled(n int, d config.Database) {
+// fillPool gives the client a pool of n connections, all open and idle.
+func (f *fixture) fillPool(n int, d config.Database) {
 	f.t.Helper()
 	d.Connections = n
 	f.c.Configure(d)
@@ -37,12 +37,12 @@ func (f *fixture) filled(n int, d config.Database) {
 
 // Over a pool that has gone silent, a call is answered within the time of a ping. Without a ping it
 // loses its whole time on each connection.
-func TestASilentPoolIsThrownAway(t *testing.T) {
+func TestSilentPoolIsDiscarded(t *testing.T) {
 	for _, ping := range []time.Duration{500 * time.Millisecond, 0} {
 		within(t, func(b *fixture) {
 			var touched []simnet.Touched
 			b.net.OnTouch(func(x simnet.Touched) { touched = append(touched, x) })
-			b.filled(16, config.Database{PingTimeout: ping})
+			b.fillPool(16, config.Database{PingTimeout: ping})
 			b.sleep(2 * time.Second)
 			b.net.Silence("test", Server, "silence")
 			b.net.Silence(Server, "test", "silence")
@@ -69,9 +69,9 @@ func TestASilentPoolIsThrownAway(t *testing.T) {
 }
 
 // A slow path is not a silent one: the answer comes before a new connection.
-func TestASlowPoolIsKept(t *testing.T) {
+func TestSlowPoolIsKept(t *testing.T) {
 	within(t, func(b *fixture) {
-		b.filled(4, config.Default(config.Hardened).Database)
+		b.fillPool(4, config.Default(config.Hardened).Database)
 		b.sleep(2 * time.Second)
 		b.net.SetSlow("test", Server, time.Second, time.Second, "slow")
 		began := b.k.Now()
@@ -88,9 +88,9 @@ func TestASlowPoolIsKept(t *testing.T) {
 
 // A request over a silent connection is not applied; its caller learns at the end of the silence
 // that the connection is broken.
-func TestASilentConnectionBreaksAtItsEnd(t *testing.T) {
+func TestSilentConnectionBreaksAfterSilence(t *testing.T) {
 	within(t, func(b *fixture) {
-		b.filled(1, config.Database{})
+		b.fillPool(1, config.Database{})
 		b.net.Silence("test", Server, "silence")
 		b.k.After(time.Minute, func() { b.net.EndSilence("test", Server, "silence") })
 		began := b.k.Now()
@@ -106,9 +106,9 @@ func TestASilentConnectionBreaksAtItsEnd(t *testing.T) {
 }
 
 // A pool of one takes one call at a time, and a call that gives up waiting has applied nothing.
-func TestAnExhaustedPoolKeepsCallsWaiting(t *testing.T) {
+func TestExhaustedPoolMakesCallsWait(t *testing.T) {
 	within(t, func(b *fixture) {
-		b.filled(1, config.Database{})
+		b.fillPool(1, config.Database{})
 		b.net.SetSlow("test", Server, time.Second, time.Second, "slow")
 		done := b.h.NewSignal()
 		b.p.Go("first", func() {
@@ -137,9 +137,9 @@ func TestAnExhaustedPoolKeepsCallsWaiting(t *testing.T) {
 }
 
 // A database that hung applies all requests that arrived, even abandoned ones.
-func TestADatabaseThatHangsAppliesEverythingAtItsEnd(t *testing.T) {
+func TestHungDatabaseAppliesRequestsAfterwards(t *testing.T) {
 	within(t, func(b *fixture) {
-		b.filled(1, config.Default(config.Hardened).Database)
+		b.fillPool(1, config.Default(config.Hardened).Database)
 		b.db.SetHang("hang")
 		ctx, cancel := b.h.WithTimeout(b.ctx, time.Second)
 		defer cancel()
@@ -163,9 +163,9 @@ func TestADatabaseThatHangsAppliesEverythingAtItsEnd(t *testing.T) {
 	})
 }
 
-// Calls use the memory of answered ones again. A call that its caller gave up may still be applied:
-// then it asks what it was made with, and writes nowhere that belongs to somebody else by now.
-func TestALateCallKeepsItsOwnQuestionAndMemory(t *testing.T) {
+// Calls reuse the memory of answered ones. A call that its caller gave up may still be applied: it then uses
+// its own arguments, and writes to no memory that another call uses by now.
+func TestLateCallKeepsItsMemory(t *testing.T) {
 	within(t, func(b *fixture) {
 		first, second := b.worker("first"), b.worker("second")
 		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "a", Runtime: "shell"}}))
@@ -176,7 +176,7 @@ func TestALateCallKeepsItsOwnQuestionAndMemory(t *testing.T) {
 		// giveUp makes calls, one after the other, to a database that hangs until they are over.
 		giveUp := func(calls ...func(ctx context.Context) error) {
 			t.Helper()
-			b.filled(1, config.Default(config.Hardened).Database)
+			b.fillPool(1, config.Default(config.Hardened).Database)
 			b.db.SetHang("hang")
 			for i, call := range calls {
 				ctx, cancel := b.h.WithTimeout(b.ctx, time.Second)

@@ -13,8 +13,8 @@ import (
 	"handoff/core/store"
 )
 
-// causeHolds says whether a row meets a cause now. Only this function decides that: Find selects by it,
-// and Reclaim's guard checks it again.
+// causeHolds reports whether a cause applies to a row now. Only this function decides that: Find selects by
+// it, and Reclaim's guard checks it again.
 func (s *step) causeHolds(r *row, cause store.ReclaimCause, age time.Duration) bool {
 	switch cause {
 	case store.Unclaimed:
@@ -116,7 +116,8 @@ func (s *step) findRows(f *store.Finding) (found []execution.Execution) {
 	return found[:min(len(found), f.Limit)]
 }
 
-// anyOwnerGone avoids a scan if no incarnation that is leaving or gone holds anything.
+// anyOwnerGone reports whether an incarnation that is leaving or gone holds anything, to avoid a scan if none
+// does.
 func (s *step) anyOwnerGone() bool {
 	for i := range s.db.incarnations {
 		inc := &s.db.incarnations[i]
@@ -162,7 +163,7 @@ func (s *step) reclaimRow(rc *store.Reclaim) store.Outcome {
 	return appliedOutcome(from, r)
 }
 
-// judgeReclaim says whether a reclaim of a row is lawful now. It returns the new status, the reason, and
+// judgeReclaim decides whether a reclaim of a row is lawful now. It returns the new status, the reason, and
 // how many used dispatches it counts. The row is nil if there is none.
 func (s *step) judgeReclaim(r *row, rc *store.Reclaim) (to execution.Status, reason execution.Reason, counts int, lawful bool) {
 	if r == nil || r.Epoch != rc.Key.Epoch || rc.Cause == store.Unorchestrated || rc.Cause == store.Unanswered || rc.Cause == store.Unsettled || !s.causeHolds(r, rc.Cause, rc.Age) {
@@ -184,7 +185,7 @@ func (s *step) judgeReclaim(r *row, rc *store.Reclaim) (to execution.Status, rea
 	return to, reason, counts, true
 }
 
-// isOnDrainingWorker says that a row was only held up by a worker that was asked to stop.
+// isOnDrainingWorker reports whether a row was only held up by a worker that was asked to stop.
 func (s *step) isOnDrainingWorker(r *row, cause store.ReclaimCause) bool {
 	return cause == store.OwnerGone && r.Incarnation > 0 && s.db.incarnations[r.Incarnation-1].lifecycle == execution.Draining
 }
@@ -217,9 +218,8 @@ func (c *Client) Orchestrate(ctx context.Context, os []store.Orchestration) ([]s
 	})
 }
 
-// splitStatements splits the indexes of a call into statements like PostgreSQL's adapter: an item that
-// names a row again goes into a further statement, and a statement with an invalid item is repeated
-// row by row.
+// splitStatements splits the indexes of a call into statements like PostgreSQL's adapter: a second item for a
+// row goes into a further statement, and a statement with an invalid item is repeated row by row.
 func splitStatements(os []store.Orchestration) [][]int {
 	var rounds, all [][]int
 	for i := range os {

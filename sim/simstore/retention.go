@@ -14,7 +14,7 @@ import (
 // tripsOfPurge are the round trips of a purge of executions, which looks at them under its locks.
 const tripsOfPurge = 4
 
-// Purge implements store.Executor. The model has no audit, so no transitions leave.
+// Purge implements store.Executor. The model has no audit, so it purges no transitions.
 func (c *Client) Purge(ctx context.Context, p store.Purge) (store.Purged, error) {
 	trips := 1
 	if p.What == store.KeptExecutions {
@@ -89,20 +89,20 @@ func (da *Database) chainRows(first execution.ID) (rows []*row) {
 	return rows
 }
 
-// isChainOver says that all rows of a chain ended at least the age ago, their ends are handled, and no key
-// leads to any of them.
+// isChainOver reports whether all rows of a chain ended at least the age ago, their ends are handled, and no
+// key leads to any of them.
 func (s *step) isChainOver(first execution.ID, age time.Duration) bool {
 	return !slices.ContainsFunc(s.db.chainRows(first), func(r *row) bool {
 		return !oracle.Terminal(r.Status) || r.OrchestratedAt.IsZero() || !s.isOld(r.Ended, age) || r.IdempotencyKey != ""
 	})
 }
 
-// mayLeave says that nobody waits for a chain any more.
+// mayLeave reports whether nothing needs a chain any more.
 func (s *step) mayLeave(first *row, age time.Duration) bool {
 	return s.isChainOver(first.ID, age) && s.db.progeny[first.ID] == 0 && (first.Parent == 0 || s.isChainOver(first.Parent, age))
 }
 
-// removeChain deletes a chain that has ended, whoever still needs it.
+// removeChain deletes a chain that has ended, even if it is still needed.
 func (s *step) removeChain(first execution.ID, age time.Duration) (removed int) {
 	db := s.db
 	rows := db.chainRows(first)
@@ -194,7 +194,7 @@ func (s *step) purgeIncarnations(p *store.Purge) (done store.Purged) {
 	return done
 }
 
-// isUnused says that an incarnation is gone, its lease ended at least the age ago, and it holds
+// isUnused reports whether an incarnation is gone, its lease ended at least the age ago, and it holds
 // nothing.
 func (s *step) isUnused(inc *incarnation, age time.Duration) bool {
 	return inc != nil && oracle.Gone(inc.lifecycle) && s.isOld(inc.leaseExpires, age) && inc.load == 0
@@ -245,7 +245,7 @@ func (s *step) incarnationCount(id execution.WorkerID) (n int) {
 	return n
 }
 
-// pinnedTo says that an execution that has not ended may only run at this worker.
+// pinnedTo reports whether an execution that has not ended may only run at this worker.
 func (s *step) pinnedTo(id execution.WorkerID) bool {
 	for i := range s.db.rows.n {
 		if r := s.db.rows.rowAt(int32(i)); r.Pinned == id && r.Status != execution.None && !oracle.Terminal(r.Status) {

@@ -136,7 +136,7 @@ func (s *step) dispatchRow(executor string, d *store.Dispatch) store.DispatchRes
 	return store.DispatchResult{Outcome: appliedOutcome(execution.Scheduling, r)}
 }
 
-// canTakeWork says that an incarnation may get work.
+// canTakeWork reports whether an incarnation may get work.
 func (s *step) canTakeWork(inc *incarnation) bool {
 	return inc.lifecycle == execution.Active && !s.now.After(inc.leaseExpires) && inc.consumerAlive && !s.db.workers[inc.worker-1].cordoned
 }
@@ -152,7 +152,7 @@ func (s *step) currentIncarnation(w store.WorkerKey) *incarnation {
 
 // MarkPublished implements store.Executor.
 //
-// A step is one moment, so no row is ever locked by another step: only those that a stranger has locked
+// A step is one moment, so no row is ever locked by another step: only those that another session has locked
 // are left over.
 func (c *Client) MarkPublished(ctx context.Context, keys []execution.Key) ([]execution.Key, error) {
 	c.reportIfEmpty("MarkPublished", len(keys))

@@ -39,7 +39,7 @@ func (s *slots) firstFree() int {
 	return 0
 }
 
-// heldCount counts the slots that somebody holds.
+// heldCount returns the number of held slots.
 func (s *slots) heldCount() (n int) {
 	for _, holder := range s.holders {
 		if holder != 0 {
@@ -114,7 +114,7 @@ func (da *Database) HeldSlots() (held int) {
 	return held
 }
 
-// mayHold says whether a row is between its scheduling and the handling of its end.
+// mayHold reports whether a row is between its scheduling and the handling of its end.
 func (r *row) mayHold() bool {
 	return r.Status != execution.Requested && r.OrchestratedAt.IsZero()
 }

@@ -46,8 +46,7 @@ func (s *Standby) Promote(fault string) {
 	db.Start()
 }
 
-// emitCordons reports which workers are cordoned, or no longer, because an operator's latest word is
-// lost.
+// emitCordons writes which workers are cordoned, or no longer, because an operator's latest command is lost.
 func (s *Standby) emitCordons(before *Database) {
 	for i := range s.db.workers {
 		if on := s.db.workers[i].cordoned; on != before.workers[i].cordoned {
@@ -56,7 +55,8 @@ func (s *Standby) emitCordons(before *Database) {
 	}
 }
 
-// retireIncarnations leaves out the numbers of incarnations that are gone, and reports the state of the others.
+// retireIncarnations skips the numbers of incarnations that the replica lacks, and writes each lifecycle that
+// the takeover has changed.
 func (s *Standby) retireIncarnations(before *Database) {
 	db := s.db
 	for i := range before.incarnations {

@@ -11,9 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// A standby that takes over has the rows as they were when it stopped following, and uses no number
-// again.
-func TestAStandbyTakesOverWithoutWhatItLacks(t *testing.T) {
+// A standby that takes over has the rows as they were when it stopped following, and reuses no number.
+func TestStandbyTakesOverWithoutLatestWrites(t *testing.T) {
 	within(t, func(b *fixture) {
 		w := b.worker("w")
 		key := b.scheduled(w)
@@ -44,8 +43,8 @@ func TestAStandbyTakesOverWithoutWhatItLacks(t *testing.T) {
 	})
 }
 
-// A standby that takes over tells which cordons, and which liftings of cordons, are lost.
-func TestAStandbyTellsOfTheCordonsThatItLacks(t *testing.T) {
+// A standby that takes over reports which cordons, and which liftings of cordons, are lost.
+func TestStandbyReportsLostCordons(t *testing.T) {
 	within(t, func(b *fixture) {
 		kept, since, lifted := b.worker("kept"), b.worker("since"), b.worker("lifted")
 		b.db.Operate(store.Cordon{Worker: kept.ID, On: true})

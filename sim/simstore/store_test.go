@@ -273,7 +273,7 @@ func TestOrchestrateOnce(t *testing.T) {
 }
 
 // A heartbeat ends executions that were claimed before it and are not held, and nothing else.
-func TestHeartbeatEndsWhatIsNotHeld(t *testing.T) {
+func TestHeartbeatEndsUnheldExecutions(t *testing.T) {
 	within(t, func(b *fixture) {
 		w := b.worker("w")
 		before, after := b.scheduled(w), b.scheduled(w)
@@ -310,8 +310,8 @@ func TestLateRegistrationHasNoEffect(t *testing.T) {
 	})
 }
 
-// The errors tell the caller which conclusions it may draw.
-func TestErrorsOfTheNetwork(t *testing.T) {
+// The errors show the caller which conclusions it may draw.
+func TestNetworkErrors(t *testing.T) {
 	within(t, func(b *fixture) {
 		b.db.Stop()
 		if _, err := b.c.Workers(b.ctx, nil); !errors.Is(err, store.ErrUnavailable) {

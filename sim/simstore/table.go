@@ -25,8 +25,7 @@ type row struct {
 	due        time.Time // when it was due, while it is or was requested
 	// slot is the number of the concurrency slot that it holds, 0 for none.
 	slot int
-	// hasChildren says that children were created that wait for the chain that begins with this
-	// row.
+	// hasChildren reports whether children were created that wait for the chain that begins with this row.
 	hasChildren bool
 }
 

@@ -13,7 +13,7 @@ import (
 // mutants: a statement without its guard is another statement, and this is how the model runs it.
 type Tx struct{ s step }
 
-// Locked says that a stranger has locked the row.
+// Locked reports whether another session has locked the row.
 func (t *Tx) Locked(id execution.ID) bool { return t.s.isLocked(id) }
 
 // LockedTable reports whether another session has locked a table, in any mode.
@@ -48,7 +48,7 @@ func (t *Tx) Move(id execution.ID, to execution.Status, by execution.Part, reaso
 	})
 }
 
-// MoveTold does the same, but the audit says it of another row, or of none if told is 0.
+// MoveTold does the same, but the audit records it for another row, or for none if told is 0.
 func (t *Tx) MoveTold(id, told execution.ID, to execution.Status, by execution.Part, reason execution.Reason, change func(*execution.Execution)) {
 	t.s.auditsOther, t.s.auditedID = true, told
 	t.Move(id, to, by, reason, change)
@@ -69,7 +69,7 @@ func (t *Tx) Rewait(id execution.ID, change func(*execution.Execution)) {
 	}
 }
 
-// Unlist removes an end from the list of those that nobody has handled.
+// Unlist removes an end from the list of unhandled ends.
 func (t *Tx) Unlist(id execution.ID) {
 	if r := t.s.db.row(id); r != nil && oracle.Terminal(r.Status) {
 		t.s.db.unlinkRow(int32(id - 1))
@@ -135,7 +135,7 @@ func (t *Tx) TakeSlot(id execution.ID) {
 }
 
 // SettleChildren starts or skips the children of a row's chain depending on how that row has ended,
-// whether or not the chain goes on.
+// whether or not the chain continues.
 func (t *Tx) SettleChildren(id execution.ID) {
 	if r := t.s.db.row(id); r != nil {
 		t.s.settleChildren(r.Chain(), r.Status, len(t.s.db.children[r.Chain()]))
@@ -212,5 +212,5 @@ func (t *Tx) Create(item store.NewExecution) store.Created {
 // Keyed is the execution that an idempotency key has created, 0 for none.
 func (t *Tx) Keyed(key string) execution.ID { return t.s.db.byKey[key] }
 
-// Purge deletes the ended chain that begins with a row, whoever still needs it.
+// Purge deletes the ended chain that begins with a row, even if it is still needed.
 func (t *Tx) Purge(first execution.ID) { t.s.removeChain(first, 0) }

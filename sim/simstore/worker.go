@@ -130,8 +130,8 @@ func (c *Client) Register(ctx context.Context, g store.Registration) (store.Regi
 	})
 }
 
-// isLateRegistration says that a later attempt of the same process has registered, or another process that this
-// one has not seen.
+// isLateRegistration reports whether a later attempt of the same process has registered, or another process
+// that this one has not seen.
 func (da *Database) isLateRegistration(id execution.WorkerID, g store.Registration) bool {
 	current := da.workers[id-1].current
 	newest := da.incarnation(current)
@@ -144,7 +144,7 @@ func (da *Database) isLateRegistration(id execution.WorkerID, g store.Registrati
 	return current != g.After
 }
 
-// isAskedToDrain says that an operator has asked a process to drain, in any of its incarnations.
+// isAskedToDrain reports whether an operator has asked a process to drain, in any of its incarnations.
 func (da *Database) isAskedToDrain(id execution.WorkerID, process uint64) bool {
 	return slices.ContainsFunc(da.incarnations, func(i incarnation) bool { return i.worker == id && i.process == process && i.drain })
 }
@@ -214,8 +214,7 @@ func oneIf(yes bool) int64 {
 	return 0
 }
 
-// endUnheld ends the executions that, as the database believes, this incarnation runs, but that it
-// does not.
+// endUnheld ends the executions that this incarnation runs according to the database, but does not hold.
 func (s *step) endUnheld(b store.Beat) (ended []store.Outcome, locked error) {
 	held := make(map[execution.Key]bool, len(b.Held))
 	for _, key := range b.Held {

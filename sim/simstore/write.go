@@ -9,19 +9,19 @@ import (
 	"handoff/core/store"
 )
 
-// step is one atomic step: which process makes it, and when by the database's clock.
+// step is one atomic step of a process, at one moment of the database's clock.
 type step struct {
 	db      *Database
 	process string
 	now     time.Time
-	// namedEpoch is the epoch that the writer's guard names, if names is true. writer is the incarnation
-	// that writes, 0 for an executor or a client.
+	// namedEpoch is the epoch that the writer's guard names, if hasNamedEpoch is true. writer is the
+	// incarnation that writes, 0 for an executor or a client.
 	namedEpoch    execution.Epoch
 	hasNamedEpoch bool
 	writer        execution.Incarnation
 	// itemErrors are the errors of the call's invalid items.
 	itemErrors []error
-	// lockErrors are the errors of the call's items whose rows a stranger has locked.
+	// lockErrors are the errors of the call's items whose rows another session has locked.
 	lockErrors []error
 	// asked is how many items the call has, if it is one that can wait for them.
 	asked int
@@ -29,8 +29,8 @@ type step struct {
 	refused error
 	// gone is the incarnation that the step was for, if it is over.
 	gone store.WorkerKey
-	// auditsOther says that the audit names another row than the one that moves: auditedID, or none if that
-	// is 0. Only planted mutants do so.
+	// auditsOther reports whether the audit names another row than the one that moves: auditedID, or none if
+	// that is 0. Only planted mutants do so.
 	auditsOther bool
 	auditedID   execution.ID
 }
@@ -38,7 +38,7 @@ type step struct {
 // timeAfter is the moment d from now. An interval of the database has a resolution of microseconds.
 func (s *step) timeAfter(d time.Duration) time.Time { return s.now.Add(d.Truncate(time.Microsecond)) }
 
-// isOld says that at least age has passed since a moment.
+// isOld reports whether at least age has passed since a moment.
 func (s *step) isOld(t time.Time, age time.Duration) bool {
 	return s.now.Sub(t) >= age.Truncate(time.Microsecond)
 }
