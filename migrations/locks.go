@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Patience is how a migration waits for the locks that it needs. A statement that waits for an ACCESS
+// Patience configures how a migration waits for the locks that it needs. A statement that waits for an ACCESS
 // EXCLUSIVE lock blocks all later ones on the table, even reads: one long transaction would stop the whole
 // system. So a migration waits briefly, lets the others pass, and retries.
 type Patience struct {
@@ -34,9 +34,9 @@ type Holder struct {
 	PID         int
 	Application string
 	User        string
-	// State is that of pg_stat_activity, Query what it does or did last, cut to 200 characters.
+	// State is that of pg_stat_activity. Query is its present or last one, truncated to 200 characters.
 	State, Query string
-	// Age is how long its transaction has lasted, to the second.
+	// Age is the age of its transaction, in whole seconds.
 	Age time.Duration
 }
 

@@ -102,10 +102,10 @@ func Status(ctx context.Context, conn *pgx.Conn) ([]Version, error) {
 	return versions, nil
 }
 
-// Up applies every migration that the database lacks, in order, each in a transaction of its own, with DefaultPatience.
-// Of several processes that start at once one applies them and the others wait for it. A migration that does not get its
-// locks is a *Blocked. A database that a newer program has migrated is left as it is: if this one can work with it that is no
-// error, else it is a *Skew.
+// Up applies every migration that the database lacks, in order, each in a transaction of its own, with
+// DefaultPatience. Of several processes that start at once one applies them and the others wait for it. A
+// migration that does not get its locks is a *Blocked. A database that a newer program has migrated is left
+// as it is. That is a *Skew, unless this program can work with it.
 func Up(ctx context.Context, conn *pgx.Conn) error { return DefaultPatience.Up(ctx, conn) }
 
 // Up is Up with this patience.

@@ -3,12 +3,11 @@
 // It also has the layer above that each process uses: [Client] keeps a session open, [Notifier] publishes
 // hints, and [Canary] tests the dead letter path.
 //
-// The model is AMQP 0-9-1 as RabbitMQ implements it, reduced to the parts in use: sessions that
-// end, mandatory publishes with confirms, and consumers that acknowledge by delivery. A session is
-// one connection. When it ends, every delivery that was not settled (acknowledged or rejected) goes
-// back to its queue. A delivery can only be settled over its own session. This matters because
-// delivery tags are numbers that a new connection counts anew: over it, a late acknowledgement
-// would settle another message.
+// The model is AMQP 0-9-1 as RabbitMQ implements it, reduced to the parts in use: sessions that end,
+// mandatory publishes with confirms, and consumers that acknowledge by delivery. A session is one connection.
+// When it ends, every delivery that was not settled (acknowledged or rejected) goes back to its queue. A
+// delivery can only be settled over its own session. This matters because delivery tags are numbers that
+// start over with each connection: over a new one, a late acknowledgement would settle another message.
 //
 // Messages are hints. Nothing here promises that a message arrives once, in order, or at all. The
 // database decides, and the parts find there what a lost message would have reported.
@@ -48,7 +47,7 @@ var (
 	ErrUnanswered = errors.New("the broker does not answer for a queue or exchange")
 )
 
-// DeclareWait is how long all declarations of one call may take. A classic queue whose process
+// DeclareWait bounds the time of all declarations of one call. A classic queue whose process
 // hangs never answers.
 const DeclareWait = 10 * time.Second
 
@@ -127,7 +126,7 @@ const (
 // String names the fate for logs.
 func (q QueueFate) String() string { return [...]string{"in use", "deleted", "absent"}[q] }
 
-// QueueState is what a broker reports of a queue.
+// QueueState is a broker's report on a queue.
 type QueueState struct {
 	// Exists is false if no queue has that name; everything else is then 0.
 	Exists bool

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// canaryTTL is how long a canary lives.
+	// canaryTTL is the time to live of a canary.
 	canaryTTL = 50 * time.Millisecond
-	// CanaryWait is how long one call of Canary may take in all.
+	// CanaryWait bounds the duration of one call of Canary.
 	CanaryWait = 10 * time.Second
 	// canaryExpiry removes a canary's queues if nothing else did.
 	canaryExpiry = time.Minute
@@ -37,10 +37,10 @@ const (
 // The dead letter queue receives both. By their type, the dead letter handler acknowledges them and stores
 // nothing.
 //
-// Canary returns nil if the path works, or if dead lettering is disabled. Otherwise it returns ctx's
-// error if ctx ended, or an error that wraps its cause: ErrPrecondition if the exchange is of
-// another kind, ErrClosed if the session ended, another error of the session, or a description of
-// the fault in the path.
+// Canary returns nil if the path works, or if dead lettering is disabled. Otherwise it returns ctx's error if
+// ctx ended, or an error that wraps its cause. The cause is ErrPrecondition if the exchange is of another
+// kind, ErrClosed if the session ended, another error of the session, or a description of the fault in the
+// path.
 func Canary(ctx context.Context, h host.Host, s Session, c config.RabbitMQ) error {
 	if !c.DeadLetter.Enabled {
 		return nil

@@ -218,7 +218,8 @@ type Subscription struct {
 
 // Consume maintains a subscription until ctx ends, Handle returns false or Cancelled returns true. It
 // resubscribes over every new session. If the broker refuses the subscription or cancels the consumer, it
-// closes the client's session, which ends every other use of it: a new session redeclares the queue.
+// closes the client's session, so that a new one redeclares the queue. That ends every other use of the
+// session.
 func (c *Client) Consume(ctx context.Context, sub Subscription) {
 	backoff := NewBackoff(c.host, c.min, c.max)
 	alive := sub.Alive

@@ -308,8 +308,8 @@ func anyEnvelope() *rapid.Generator[Envelope] {
 // longestHinted is the largest number that the fast reader of hints reads.
 const longestHinted = 999_999_999_999_999_999
 
-// hinted reports whether the fast reader must read a message: a hint of at least one change, without a
-// character that JSON escapes and without a number that only the careful reader can check.
+// hinted reports whether the fast reader must read a message: a hint of at least one change, without escaped
+// characters and numbers beyond longestHinted.
 func hinted(e *Envelope) bool {
 	escaped := func(c rune) bool { return c < ' ' || strings.ContainsRune("\"\\\u2028\u2029", c) }
 	long := func(c Change) bool { return c.Key.ID > longestHinted || c.Key.Epoch > longestHinted }

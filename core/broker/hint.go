@@ -16,7 +16,7 @@ import (
 // hintReader reads the rest of a body.
 type hintReader struct{ left []byte }
 
-// skipText consumes a text that has to come next.
+// skipText consumes a text if it comes next.
 func (h *hintReader) skipText(text string) bool {
 	if len(h.left) < len(text) || string(h.left[:len(text)]) != text {
 		return false

@@ -48,10 +48,9 @@ func DispatchKey(id execution.WorkerID) string {
 	return "execution.dispatch.worker." + strconv.FormatInt(int64(id), 10)
 }
 
-// CancelQueue is the name of the queue of one worker's cancellations. They have their own queue
-// because the worker takes nothing from its dispatch queue while it is full, which is when
-// cancellations matter. The queue has no dead letter exchange: the heartbeat's reply also carries
-// the cancellation.
+// CancelQueue is the name of the queue of one worker's cancellations. They have their own queue because the
+// worker takes nothing from its dispatch queue while it is full, and cancellations matter most then. The
+// queue has no dead letter exchange: the heartbeat's reply also carries the cancellation.
 func CancelQueue(id execution.WorkerID) string {
 	return workerQueuePrefix + strconv.FormatInt(int64(id), 10) + cancelQueueSuffix
 }
@@ -64,7 +63,7 @@ func CancelKey(id execution.WorkerID) string {
 // DeadLetterQueue is the queue bound to the dead letter exchange.
 func DeadLetterQueue(exchange string) string { return exchange + ".queue" }
 
-// ExchangeKind is how an exchange routes.
+// ExchangeKind is the routing rule of an exchange.
 type ExchangeKind string
 
 // The kinds in use. On a direct exchange "#" is an ordinary character; that is why the dead letter

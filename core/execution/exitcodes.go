@@ -5,7 +5,7 @@ import "math/bits"
 // MaxExitCode is the largest exit code that a program can end with.
 const MaxExitCode = 255
 
-// ExitCodes is a set of exit codes from 1 to MaxExitCode. It is comparable, as an Action has to be.
+// ExitCodes is a set of exit codes from 1 to MaxExitCode. It is comparable, because an Action must be.
 type ExitCodes struct{ words [4]uint64 }
 
 // NewExitCodes returns a set of exit codes. It ignores numbers below 1 and above MaxExitCode.

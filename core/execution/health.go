@@ -52,8 +52,7 @@ type Figures struct {
 	// Consecutive counts the latest failures that blame the worker, without another outcome in
 	// between, however old they are.
 	Consecutive int
-	// LastFailure is how long ago the latest failure that blames the worker was; meaningless if
-	// there was none.
+	// LastFailure is the time since the latest failure that blames the worker; meaningless if there was none.
 	LastFailure time.Duration
 	// Average is the average duration of the runs within the window.
 	Average time.Duration

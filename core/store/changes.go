@@ -9,9 +9,9 @@ import (
 	"handoff/core/execution"
 )
 
-// Position is a place in the stream of changes: behind the change with this ID or, when ID is 0,
-// behind all changes of the transactions before Transaction. The zero value is the beginning. A
-// position is valid for one database server only.
+// Position is a place in the stream of changes. It is behind the change with this ID or, if ID is 0, behind
+// all changes of the transactions before Transaction. The zero value is the beginning. A position is valid
+// for one database server only.
 type Position struct {
 	Transaction uint64
 	ID          int64

@@ -195,7 +195,7 @@ type UnreadableRow struct {
 	Why string
 }
 
-// SlotsInUse is how many concurrency slots the executions of an action hold.
+// SlotsInUse counts the concurrency slots that the executions of an action hold.
 type SlotsInUse struct {
 	ActionRef string
 	Count     int

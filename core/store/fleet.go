@@ -28,7 +28,7 @@ type WorkerRow struct {
 	// SinceBeat is the time since its latest heartbeat or, before the first, since its
 	// registration.
 	SinceBeat time.Duration
-	// LeaseOverFor is how long ago the lease ended; zero or less while it is valid.
+	// LeaseOverFor is the time since the lease ended; zero or less while it is valid.
 	LeaseOverFor time.Duration
 	// Load counts the rows that are scheduled at this incarnation or run on it. Queued counts only
 	// the scheduled ones.

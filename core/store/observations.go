@@ -44,7 +44,7 @@ type Observation struct {
 	Would  string
 	Reason string
 	At     time.Time
-	// EndedAt is when the worker's endpoint answered again; zero while the outage lasts, and for
+	// EndedAt is the time at which the worker's endpoint answered again; zero while the outage lasts, and for
 	// dispatches.
 	EndedAt time.Time
 }

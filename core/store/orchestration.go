@@ -19,8 +19,8 @@ type Retry struct {
 	Reason execution.Reason
 	// Delay is the backoff, counted from the moment of the step.
 	Delay time.Duration
-	// Free is the number of free retries that a chain may have, if this retry may be one of them because it
-	// follows an end that is nobody's failure; 0 if the retry counts. While fewer retries have been free, the
+	// Free is 0 if the retry counts. Otherwise it follows an end that is nobody's failure and may be free,
+	// and Free is the number of free retries that a chain may have. While fewer retries have been free, the
 	// new row may be retried once more than this one. Otherwise the retry counts, and is not created if none
 	// are left. It also counts if the chain's request allowed no retries and the action has been started.
 	Free int

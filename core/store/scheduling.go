@@ -18,8 +18,8 @@ type SchedulingClaim struct {
 	// Pools bounds the rows of all demands of a pool together. The index is the pool's number.
 	Pools []int
 	// Others bounds the rows of lanes that Demands does not name. No worker fits those rows; they are claimed
-	// so that the scheduler can report that. They come after the named rows, ordered by runtime and then by
-	// the worker that they are pinned to, and get only the slots that the named rows leave free.
+	// so that the scheduler can report that. They come after the named rows and get only the slots that those
+	// leave free. They are ordered by runtime, and then by the worker that they are pinned to.
 	Others int
 }
 
@@ -43,10 +43,9 @@ type Dispatch struct {
 	Worker WorkerKey
 	// Timeout is how long the dispatch may wait until a worker claims it.
 	Timeout time.Duration
-	// Limit is how many rows the worker may hold including this one; 0 for any number. The database
-	// judges it by its own count, so that two executors do not fill one worker twice (defect D42).
-	// If they dispatch at the very same moment, both counts in a real database may miss the other's
-	// rows.
+	// Limit bounds the rows that the worker may hold, including this one; 0 for any number. The database
+	// judges it by its own count, so that two executors do not fill one worker twice (defect D42). If they
+	// dispatch at the very same moment, both counts in a real database may miss the other's rows.
 	Limit int
 }
 
@@ -72,8 +71,8 @@ type Offer struct {
 	Spread, Packed []Place
 }
 
-// Place is a worker that may get one more row. Limit is how many rows it may hold including that
-// one, as in Dispatch; 0 for any number.
+// Place is a worker that may get one more row. Limit bounds the rows that it may hold, including that one, as
+// in Dispatch; 0 for any number.
 type Place struct {
 	Worker WorkerKey
 	Limit  int

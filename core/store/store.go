@@ -44,7 +44,7 @@ var (
 	ErrUnknownOutcome = errors.New("database outcome unknown")
 	// ErrSuperseded: a newer incarnation of the same worker name has registered.
 	ErrSuperseded = errors.New("worker superseded by a newer incarnation")
-	// ErrLost: the worker's incarnation was marked lost or has stopped; it may register anew.
+	// ErrLost: the worker's incarnation was marked lost or has stopped; it may register a new one.
 	ErrLost = errors.New("worker incarnation is gone")
 	// ErrLeaseOver: the incarnation is valid, but by the database's clock its lease was over at the
 	// request. Nothing was applied. If that clock was set forward, this happens to a healthy
@@ -75,7 +75,7 @@ type Reader interface {
 	Executions(ctx context.Context, ids []execution.ID) ([]execution.Execution, error)
 }
 
-// Client is what the API needs.
+// Client has the methods that the API needs.
 type Client interface {
 	Reader
 	// Actions returns a page of the actions, in the byte order of their refs.
@@ -86,10 +86,10 @@ type Client interface {
 	// execution.KeyLifetime ago, Create returns the row that was created then; an older key moves
 	// to the new row. An unknown action, parent or pinned worker is the outcome of that item alone.
 	//
-	// A child (an item with a parent) waits until the parent's chain has ended and its end is
-	// handled: it becomes due if the chain completed, and is cancelled otherwise. If the end is
-	// already handled, this is decided at once. Create and the handling of the end both look at the
-	// chain under a lock of its first row, so no child is missed if both happen at the same moment.
+	// A child (an item with a parent) waits until the parent's chain has ended and its end is handled. It
+	// becomes due if the chain completed, and is cancelled otherwise. If the end is already handled, this is
+	// decided at once. Create and the handling of the end both read the chain under a lock of its first row.
+	// So no child is missed if both happen at the same moment.
 	Create(ctx context.Context, items []NewExecution) ([]Created, error)
 	// List returns a page of executions, newest first, without their large values. The page
 	// contains unreadable rows, marked as such.
@@ -139,14 +139,14 @@ type Audit interface {
 	Changes(ctx context.Context, q ChangeQuery) (ChangePage, error)
 }
 
-// API is what the API's server needs. Reclaim serves the replay of a dead letter.
+// API has the methods that the API's server needs. Reclaim serves the replay of a dead letter.
 type API interface {
 	Client
 	Audit
 	Reclaim(ctx context.Context, rs []Reclaim) ([]Outcome, error)
 }
 
-// Executor is what the executor's parts need.
+// Executor has the methods that the executor's parts need.
 type Executor interface {
 	Reader
 
@@ -168,10 +168,10 @@ type Executor interface {
 	// expires: per lane at most the demand's limit, oldest due first.
 	//
 	// It skips rows that another executor is claiming at the same time, and rows whose action has a
-	// concurrency limit and no free slot. A row with such an action takes a slot in the same step, keeps it
-	// until its end is handled, and releases it when it becomes requested again. An unreadable row stays as
-	// it is and does not displace others. The limits and the number of lanes bound the rows and locks that
-	// the step takes, not the number of waiting rows or free slots.
+	// concurrency limit and no free slot. A row with such an action takes a slot in the same step. It keeps
+	// the slot until its end is handled or it becomes requested again. An unreadable row stays as it is and
+	// does not displace others. The limits and the number of lanes bound the rows and locks that the step
+	// takes, not the number of waiting rows or free slots.
 	ClaimForScheduling(ctx context.Context, c SchedulingClaim) ([]execution.Execution, error)
 	// Dispatch moves scheduling rows to scheduled at the next epoch. Guard: claimed by this
 	// executor at this epoch. The worker's row, locked for the step, is this incarnation, active,
@@ -183,10 +183,10 @@ type Executor interface {
 	// and no worker to avoid. Guard: the row is due and requested, no other executor is taking it,
 	// and the worker that it goes to satisfies the guard of Dispatch.
 	//
-	// The rows of an offer get its places in the order in which they are due. None overtakes a row
-	// that waits for the same workers and that this step does not take: from the first such row on,
-	// all others stay, and Others reports that ClaimForScheduling must be called. The places and the
-	// number of lanes bound the rows and locks that the step takes, as in ClaimForScheduling.
+	// The rows of an offer get its places in the order in which they are due. None overtakes a row that waits
+	// for the same workers and that this step does not take. From the first such row on, all others stay, and
+	// Others reports that ClaimForScheduling must be called. The places and the number of lanes bound the
+	// rows and locks that the step takes, as in ClaimForScheduling.
 	DispatchDue(ctx context.Context, d DueDispatch) (DueDispatched, error)
 	// MarkPublished records the broker's confirms of dispatches: of rows that are scheduled at that
 	// epoch and not marked yet. It silently skips other rows, because a claim marks the
@@ -283,7 +283,7 @@ type Executor interface {
 	Purge(ctx context.Context, p Purge) (Purged, error)
 }
 
-// Worker is what a worker needs. Its methods name the acting incarnation, and refuse one that is
+// Worker has the methods that a worker needs. They name the acting incarnation, and refuse one that is
 // gone with ErrLost or ErrSuperseded.
 type Worker interface {
 	Reader
@@ -293,9 +293,9 @@ type Worker interface {
 	Newest(ctx context.Context, name string) (execution.Incarnation, error)
 	// Register makes a new incarnation of a worker name, in lifecycle starting, with a full lease; later
 	// registrations have greater numbers. In the same step an older incarnation that is not gone becomes
-	// lost, so that its renewals no longer count and its work is reclaimed like that of any lost worker
-	// (defect D14). If an operator asked the same process to drain, its new incarnation is asked as well,
-	// even if another process had the name in between.
+	// lost. Its renewals no longer count, and its work is reclaimed like that of any lost worker (defect
+	// D14). If an operator asked the same process to drain, its new incarnation is asked as well, even if
+	// another process had the name in between.
 	//
 	// Guard: the name's latest incarnation is the predecessor that the registration names, or an
 	// earlier attempt of the same process; else ErrLost. So a late request of a dead process does
@@ -320,12 +320,12 @@ type Worker interface {
 	// incarnation. A row may only become cancelled if its cancellation was requested, so that it is
 	// canceling.
 	//
-	// The same step also does the terminal handling (Executor.Orchestrate) of a row that nothing
-	// can follow: it completes, is the only row of its chain, has no children, and its action has
-	// no concurrency limit. The row in the answer then has OrchestratedAt set. The guard is judged
-	// under the lock of the row, which Create takes for a child as well. If a child was created
-	// before, the guard sees it and leaves the handling to Orchestrate. A child that is created
-	// later finds the chain handled, and is due at once.
+	// The same step also does the terminal handling (Executor.Orchestrate) of a row that nothing can follow.
+	// Such a row completes, is the only row of its chain, has no children, and its action has no concurrency
+	// limit. The row in the answer then has OrchestratedAt set. The guard is judged under the lock of the
+	// row, which Create takes for a child as well. If a child was created before, the guard sees it and
+	// leaves the handling to Orchestrate. A child that is created later finds the chain handled, and is due
+	// at once.
 	Finish(ctx context.Context, w WorkerKey, fs []Finish) ([]Outcome, error)
 	// Release returns every scheduled row of a draining incarnation to requested, and returns
 	// the rows at their new epochs, oldest dispatch first. An incarnation that does not drain keeps

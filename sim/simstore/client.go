@@ -68,7 +68,7 @@ type statement[T any] struct {
 	call   string // the name of the method
 	do     func(s *step) T
 	writes bool
-	// trips is how many round trips of the call precede the one that applies it. on is its pool.
+	// trips is the number of round trips of the call before the one that applies it. on is its pool.
 	trips int
 	on    *pool
 	// beat reports whether it is a heartbeat, which is resent over another connection if its own
@@ -116,7 +116,7 @@ func (s *statement[T]) applyStep() {
 	}
 }
 
-// writeStep makes a step that writes, and returns its answer only if the reply came: a step that is applied
+// writeStep makes a step that writes, and returns its answer only if the reply came. A step that is applied
 // late must not change results that its caller has given up on. Invalid items give an error alongside the
 // answer.
 func writeStep[T any](ctx context.Context, c *Client, call string, f func(s *step) T) (T, error) {
@@ -293,7 +293,7 @@ func transactEach[Q, R any](ctx context.Context, c *Client, call string, stateme
 }
 
 // orOneByOne makes a call for all items. If the database refuses the statement itself, it makes a call for
-// each item, as the adapter of PostgreSQL does: the answers of the other items come with the error. A passing
+// each item, as the adapter of PostgreSQL does. The answers of the other items come with the error. A passing
 // fault on the way, or the end of the caller's lease, ends the call. Its outcome is unknown then, unless
 // nothing was answered yet.
 func orOneByOne[Q, R any](items []Q, call func(items []Q) ([]R, error)) ([]R, error) {
@@ -487,7 +487,7 @@ func (s *step) insertRow(e execution.Execution, by execution.Part) execution.ID 
 	return r.ID
 }
 
-// elapsedSince is how long ago t was; negative if t is in the future, and zero for the zero time.
+// elapsedSince returns the time since t; negative if t is in the future, and zero for the zero time.
 func elapsedSince(now, t time.Time) time.Duration {
 	if t.IsZero() {
 		return 0

@@ -1,16 +1,16 @@
 // Package simstore is the model of the database: store.Store over rows in memory, reached over the
 // simulated network. Every method is one atomic step at the server.
 //
-// A step runs in kernel context, where nothing else runs. So its guards check the newest version of
-// every row, as those of a guarded statement do. The caller's view depends on the network: if the
-// reply is lost, the step was applied and is reported as an unknown outcome; if the request was
-// held, the step may be applied long after its caller gave up.
+// A step runs in kernel context, where nothing else runs. So its guards check the newest version of every
+// row, as those of a guarded statement do. The caller's view depends on the network. If the reply is lost,
+// the step was applied and is reported as an unknown outcome. If the request was held, the step may be
+// applied long after its caller gave up.
 //
-// The model writes the history, not the core. It plays the audit trigger, so an execution's story
-// is what happened to its rows, whatever the processes believe.
+// The model writes the history, not the core. It plays the audit trigger, so an execution's history records
+// what happened to its rows, whatever the processes believe.
 //
-// A restart keeps every committed step, and every applied step is committed. That is what fsync and
-// synchronous_commit promise for the real database.
+// A restart keeps every committed step, and every applied step is committed. fsync and synchronous_commit
+// promise the same for the real database.
 package simstore
 
 import (
@@ -78,8 +78,7 @@ type Database struct {
 
 	letters []store.StoredDeadLetter // by id, without purged ones
 	stored  int
-	// observations are in the order of their ids, without purged ones. observed is how many were
-	// made.
+	// observations are in the order of their ids, without purged ones. observed is the number ever made.
 	observations []store.Observation
 	observed     int64
 	// left are the executions that a purge has deleted, as they were.
@@ -98,9 +97,9 @@ type Database struct {
 	transactions uint64
 	// readOnly, full and noConnections are the faults that cause these states, empty for none.
 	readOnly, full, noConnections string
-	// demoted is the fault that has made another server the primary, at demotedAt; empty for none.
-	// Older connections still lead to the old server. retired is when the latest such server ended
-	// its connections.
+	// demoted is the fault that has made another server the primary, at demotedAt; empty for none. Older
+	// connections still lead to the old server. retired is the demotedAt of the latest one that Retire has
+	// ended, with all connections made until then.
 	demoted            string
 	demotedAt, retired time.Duration
 	rollback, unread   rollback
@@ -146,7 +145,7 @@ type incarnation struct {
 	consumerAlive bool
 	load          int
 	queued        int
-	// claimedAt is when it last claimed. fullAt is when it was last full, by its own heartbeats.
+	// claimedAt is the time of its last claim, fullAt the last time that it was full by its own heartbeats.
 	// The zero time means never.
 	claimedAt time.Time
 	fullAt    time.Time
@@ -186,7 +185,7 @@ func (da *Database) Statements(process string) uint64 {
 // Clock is the database's own clock.
 func (da *Database) Clock() *kernel.Clock { return da.clock }
 
-// clockNow is what clock_timestamp() returns, in microseconds like timestamptz.
+// clockNow returns the value of clock_timestamp(), in microseconds like timestamptz.
 func (da *Database) clockNow() time.Time { return da.clock.Wall().Truncate(time.Microsecond) }
 
 // Stop takes the server down: statements in progress fail, and sessions end. Start brings it back.
@@ -246,8 +245,8 @@ func (da *Database) SetFull(fault string) { da.full = fault }
 // task that made it. call is the name of the method, such as "Dispatch".
 func (da *Database) OnAnswer(f func(ctx context.Context, call string, err error)) { da.onStatement = f }
 
-// OnNothing sets a function that is called for each call of a process that is about to be made with
-// an empty list, in the task that makes it.
+// OnNothing sets a function that is called before each call of a process with an empty list, in the task that
+// makes the call.
 func (da *Database) OnNothing(f func(call string)) { da.onEmptyCall = f }
 
 // SetNoConnections makes the database refuse new connections, like a server that has its maximum of
@@ -373,7 +372,7 @@ func (da *Database) Left() []execution.Execution { return da.left }
 // Rows is the number of executions, including deleted ones.
 func (da *Database) Rows() int { return da.rows.n }
 
-// Unfinished is how many rows are not terminal, or are terminal but not handled.
+// Unfinished is the number of rows that are not terminal, or are terminal but not handled.
 func (da *Database) Unfinished() int {
 	return da.requested + da.lists[listScheduling].n + da.lists[listScheduled].n +
 		da.lists[listRunning].n + da.lists[listUnorchestrated].n
@@ -393,5 +392,5 @@ func (da *Database) WorkerName(id execution.WorkerID) string {
 	return da.workers[id-1].name
 }
 
-// Workers is how many worker names have registered.
+// Workers is the number of worker names that have registered.
 func (da *Database) Workers() int { return len(da.workers) }

@@ -249,7 +249,7 @@ func TestPassingFaultEndsPerItemCall(t *testing.T) {
 	}
 }
 
-// The clock decides anew which rows are due: a retry that was due before a step backwards must wait.
+// The clock decides every time which rows are due: a retry that was due before a step backwards must wait.
 func TestClockStepBackDelaysDueRows(t *testing.T) {
 	within(t, func(b *fixture) {
 		key := b.scheduled(b.worker("w"))

@@ -11,7 +11,7 @@ import (
 	"handoff/core/store"
 )
 
-// maxExpired is how many expiries of an incarnation are kept.
+// maxExpired bounds the expiries of an incarnation that are kept.
 const maxExpired = 100
 
 // Workers implements store.Executor and store.Client.

@@ -110,7 +110,7 @@ func (s *share) reserveOne() bool {
 type candidate struct {
 	request
 	from *requests
-	// slots are the concurrency slots of its action, nil if it needs none. free is how many of them
+	// slots are the concurrency slots of its action, nil if it needs none. free is the number of them that
 	// were free.
 	slots *slots
 	free  int
@@ -145,7 +145,7 @@ func (c *claimScratch) mergeDemands(claim *store.SchedulingClaim) {
 }
 
 // takeDueRows removes the oldest due rows from a queue: at most limit of the unlimited ones, and at most
-// limit of each action with a concurrency limit, but no more than have a slot.
+// limit of each action with a concurrency limit. Of the latter it takes no more than there are free slots.
 func (c *claimScratch) takeDueRows(db *Database, q *queue, limit int, now time.Time, w *laneDemand) {
 	take := func(from *requests, slots *slots, free int) {
 		for range min(limit, free) {

@@ -20,16 +20,16 @@ type pool struct {
 	size int
 	ping time.Duration
 
-	// idle are the unused connections, the one used last at the end. taken is how many others there
-	// are, in use or being made. waiting are the calls that wait for a place, the oldest first.
+	// idle are the unused connections, the one used last at the end. taken is the number of others, in use or
+	// being made. waiting are the calls that wait for a place, the oldest first.
 	idle    []*connection
 	taken   int
 	waiting []kernel.Wait
-	// suspect is when a call last ended without an answer: connections used before that are pinged
-	// first.
+	// suspect is the time at which a call last ended without an answer: connections used before that are
+	// pinged first.
 	suspect time.Duration
-	// thrown is when all connections were last discarded. refusing is when a new connection was
-	// last read-only like the old ones.
+	// thrown is the time at which all connections were last discarded. refusing is the time at which a new
+	// connection was last read-only like the old ones.
 	thrown, refusing time.Duration
 }
 
@@ -41,7 +41,7 @@ type connection struct {
 }
 
 const (
-	// maxIdleUnpinged is how long a connection may have been idle to be used without a ping.
+	// maxIdleUnpinged is the longest idle time after which a connection is used without a ping.
 	maxIdleUnpinged = time.Second
 	// writableRecheck is the pause after a new read-only connection, before another one is made to check.
 	writableRecheck = time.Second
@@ -49,7 +49,7 @@ const (
 	connectTimeout = 5 * time.Second
 	// tripsOfConnect are the round trips of TCP and of a password that is never sent (SCRAM).
 	tripsOfConnect = 4
-	// retransmit is how soon a packet is resent after the end of whatever held it back.
+	// retransmit is the delay of a resent packet after the end of whatever held it back.
 	retransmit = 250 * time.Millisecond
 	// never is before every moment of a run.
 	never = -1
@@ -59,7 +59,7 @@ func (c *Client) newPool(size int, ping time.Duration) *pool {
 	return &pool{c: c, size: size, ping: ping, suspect: never, thrown: never, refusing: never}
 }
 
-// setupTrips is how many round trips it takes to make a connection ready for a statement.
+// setupTrips returns the number of round trips that make a connection ready for a statement.
 func (c *connection) setupTrips() int {
 	n := 0
 	if c.fresh {

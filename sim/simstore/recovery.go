@@ -218,7 +218,7 @@ func (c *Client) Orchestrate(ctx context.Context, os []store.Orchestration) ([]s
 	})
 }
 
-// splitStatements splits the indexes of a call into statements like PostgreSQL's adapter: a second item for a
+// splitStatements splits the indexes of a call into statements like PostgreSQL's adapter. A second item for a
 // row goes into a further statement, and a statement with an invalid item is repeated row by row.
 func splitStatements(os []store.Orchestration) [][]int {
 	var rounds, all [][]int

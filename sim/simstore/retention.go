@@ -235,7 +235,7 @@ func (s *step) purgeWorkers(p *store.Purge) (done store.Purged) {
 	return done
 }
 
-// incarnationCount is how many incarnations of a worker are left.
+// incarnationCount returns the number of incarnations of a worker that are left.
 func (s *step) incarnationCount(id execution.WorkerID) (n int) {
 	for i := range s.db.incarnations {
 		if s.db.incarnations[i].worker == id {

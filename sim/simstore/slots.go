@@ -102,7 +102,7 @@ func (da *Database) HoldSlots(fault string, most int) (held int) {
 	return held
 }
 
-// HeldSlots is how many slots are held by executions that may hold none.
+// HeldSlots is the number of slots held by executions that may hold none.
 func (da *Database) HeldSlots() (held int) {
 	for _, ref := range da.limits {
 		for _, id := range da.slots[ref].holders {

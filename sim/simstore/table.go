@@ -6,7 +6,7 @@ import (
 	"handoff/core/execution"
 )
 
-// pageRows is how many rows a page holds: few enough for a run of a dozen executions, and many
+// pageRows is the number of rows of a page: few enough for a run of a dozen executions, and many
 // enough that a run of a hundred thousand rarely allocates.
 const pageRows = 32
 

@@ -10,7 +10,7 @@ import (
 )
 
 // Tx is raw access to the rows within one atomic step, without any guard. It exists for planted
-// mutants: a statement without its guard is another statement, and this is how the model runs it.
+// mutants: a statement without its guard is another statement, and the model runs it through a Tx.
 type Tx struct{ s step }
 
 // Locked reports whether another session has locked the row.
@@ -142,7 +142,7 @@ func (t *Tx) SettleChildren(id execution.ID) {
 	}
 }
 
-// Children is how many children wait for a row's chain.
+// Children is the number of children that wait for a row's chain.
 func (t *Tx) Children(id execution.ID) (waiting int) {
 	if r := t.s.db.row(id); r != nil {
 		for _, child := range t.s.db.children[r.Chain()] {

@@ -23,7 +23,7 @@ type step struct {
 	itemErrors []error
 	// lockErrors are the errors of the call's items whose rows another session has locked.
 	lockErrors []error
-	// asked is how many items the call has, if it is one that can wait for them.
+	// asked is the number of items of the call, if the call can wait for locks.
 	asked int
 	// refused is the reason why the step did nothing at all for its caller.
 	refused error

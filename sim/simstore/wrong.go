@@ -10,8 +10,8 @@ import (
 	"handoff/core/store"
 )
 
-// An invalid item is an error, as a type, a constraint or the trigger of the database would make
-// it: nothing of the item is applied, but the other items of the call are.
+// An invalid item is an error, as from a type, a constraint or the trigger of the database. Nothing of the
+// item is applied, but the other items of the call are.
 
 // addInvalid notes an invalid item.
 func (s *step) addInvalid(format string, args ...any) {

@@ -13,10 +13,10 @@ import (
 
 // lane is the channel that publishes the messages of one route, in the order of the calls.
 //
-// A stuck queue never confirms, and it blocks its whole channel: on the first publish of a channel
-// to a quorum queue, RabbitMQ asks the queue and waits. If some 400 publishes waited for the queue,
-// it would block the connection too. So each queue has its own channel and few publishes at a time,
-// and nobody waits for a stuck queue: its callers get Unknown, and later messages are not sent.
+// A stuck queue never confirms, and it blocks its whole channel. On the first publish of a channel to a
+// quorum queue, RabbitMQ asks the queue and waits. If some 400 publishes waited for the queue, it would block
+// the connection too. So each queue has its own channel and few publishes at a time. No caller waits for a
+// stuck queue: its callers get Unknown, and later messages are not sent.
 //
 // One task writes and another waits for confirms. So a slow confirm does not stop the writing, and
 // a write that the broker does not accept does not hold up callers whose context has ended.
@@ -327,7 +327,7 @@ func (p *publisher) noteAnswer(written time.Time) {
 	}
 }
 
-// answeredSince is how much later than written the latest answered publish was written.
+// answeredSince returns how much later than written the latest answered publish was written.
 func (p *publisher) answeredSince(written time.Time) time.Duration {
 	return time.Duration(p.answered.Load()) - written.Sub(p.began)
 }

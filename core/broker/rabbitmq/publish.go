@@ -15,7 +15,7 @@ import (
 )
 
 // sequenceHeader numbers the publishes of a lane. A return carries the number, and nothing else identifies
-// the returned publish: the same message may be on its way twice, since a dispatch is republished when its
+// the returned publish. The same message may be in transit twice, since a dispatch is republished when its
 // outcome is unknown.
 const sequenceHeader = "handoff-publish"
 
@@ -24,7 +24,8 @@ const sequenceHeader = "handoff-publish"
 type publisher struct {
 	s     *session
 	alarm gate
-	// answered is when the latest publish with an outcome was written, in nanoseconds since began.
+	// answered is the time at which the latest publish with an outcome was written, in nanoseconds since
+	// began.
 	began    time.Time
 	answered atomic.Int64
 	probing  atomic.Bool // a probe waits for its outcome
@@ -80,8 +81,8 @@ func (p *publisher) claimLane(name routeName) *lane {
 	return l
 }
 
-// assignLane returns a lane for a route that has none: a new one, or beyond the bound any that has
-// nothing pending, since its next message can go elsewhere. Only while all are busy, routes share one.
+// assignLane returns a lane for a route that has none: a new one or, at the bound, any that has nothing
+// pending, since its next message can go elsewhere. Routes share one only while all are busy.
 func (p *publisher) assignLane() *lane {
 	if p.open < p.most {
 		p.open++

@@ -6,9 +6,9 @@
 // consumers are fine. Each published route, each declaration and each consumer has its own channel:
 // RabbitMQ answers a refusal by closing the channel, and a stuck queue blocks its whole channel.
 //
-// The library can reconnect by itself, but that stays off: its delivery tags have no generation, so
-// after its recovery the acknowledgement of an old delivery settles a new one. Instead,
-// broker.Client replaces a session, and a delivery tag contains the number of its consumer.
+// The library can reconnect by itself, but that stays off. Its delivery tags have no generation, so after its
+// recovery the acknowledgement of an old delivery settles a new one. Instead, broker.Client replaces a
+// session, and a delivery tag contains the number of its consumer.
 package rabbitmq
 
 import (

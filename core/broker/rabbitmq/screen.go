@@ -17,7 +17,7 @@ import (
 type screenedConn struct {
 	net.Conn
 	in *bufio.Reader
-	// ready holds the bytes to return next. passing is how many bytes of the frame follow them
+	// ready holds the bytes to return next. passing is the number of bytes of the frame that follow them
 	// unchanged.
 	ready   []byte
 	passing int
@@ -66,7 +66,7 @@ func (s *screenedConn) readNextFrame() error {
 	switch first[0] {
 	case frameMethod, frameHeader, frameBody, frameHeartbeat:
 	default:
-		// This is not a frame: the library has to report that.
+		// This is not a frame: the library must report that.
 		s.passing = math.MaxInt
 		return nil
 	}

@@ -1,6 +1,6 @@
-// Package metered exports metrics for the changes that are written through a store: each change of a status,
-// with its part and reason, and how long executions stay in a stage. It counts by the answers of calls, so it
-// misses a step whose outcome is unknown.
+// Package metered exports metrics for every status change that is written through a store, with its part and
+// reason, and for the time that executions stay in a stage. It counts by the answers of calls, so it misses a
+// step whose outcome is unknown.
 package metered
 
 import (

@@ -69,9 +69,9 @@ func (s *Store) Transitions(ctx context.Context, q store.TransitionQuery) ([]sto
 // are a prefix of the stream that never changes. Ids alone would not suffice: an id is drawn before
 // its transaction commits, so it may become visible after a larger one.
 //
-// A group has at most 64 changes, and at least one. So only the groups less than 64 below the position
-// may have some on both sides of it, and it takes no more than 64 groups above the limit to see as
-// many changes as that.
+// A group has at most 64 changes, and at least one. So only the groups less than 64 below the position may
+// have some on both sides of it. Reading 64 groups more than the limit is enough to see as many changes as
+// the limit.
 const selectReach = `
 with horizon as materialized (
     select pg_snapshot_xmin(s) as xmin, pg_snapshot_xmin(s) < pg_snapshot_xmax(s) as held from pg_current_snapshot() s

@@ -21,10 +21,10 @@ import (
 // is due. For an incarnation, it is the moment before which none of the rows that it holds was assigned.
 // Walks begin there.
 //
-// A bound is a hint. It may delay a row but never loses one: whatever appears behind it (a
-// transaction that took long to commit, an edit by hand, a clock that was set back unnoticed) is
-// found by the next walk from the head. If the database's clock is seen to go back, the bounds are
-// forgotten. Each store has its own memory, and a new one has none.
+// A bound is a hint. It may delay a row but never loses one: the next walk from the head finds whatever
+// appears behind it. Causes are a transaction that took long to commit, an edit by hand, or a clock that was
+// set back unnoticed. If the database's clock is seen to go back, the bounds are forgotten. Each store has
+// its own memory, and a new one has none.
 const (
 	// fullWalkEvery is the pause between walks from the head, and so the longest wait of a row behind a
 	// bound. After a slow walk, the pause is fullWalkShare times as long as the walk took.
@@ -32,7 +32,7 @@ const (
 	fullWalkShare = 20
 	// queueLookEvery is the age at which the bounds of lanes are renewed.
 	queueLookEvery = 500 * time.Millisecond
-	// dueMargin is how far a lane's bound is behind the clock. A row becomes due at a moment before its
+	// dueMargin is the distance of a lane's bound behind the clock. A row becomes due at a moment before its
 	// transaction commits, nearly always by less than this.
 	dueMargin = time.Second
 	// emptyQueues bounds the remembered lanes in which nothing waits at present; they have entries of rows
@@ -41,9 +41,9 @@ const (
 	mostQueues  = 1000
 )
 
-// heldMargin is how far the bound of an incarnation is behind the clock. It is longer than a
-// dispatch may take from its moment to its commit, because a worker whose rows are not all counted
-// gets more than its limit.
+// heldMargin is the distance of an incarnation's bound behind the clock. It is longer than a dispatch may
+// take from its moment to its commit. Otherwise rows would be missed in the count, and the worker would get
+// more than its limit.
 func (s *Store) heldMargin() time.Duration { return s.options.StatementTimeout + time.Second }
 
 // noteClockOverride notes the moment of a clock that a test moves. If it is set back, everything is forgotten: it
@@ -76,7 +76,7 @@ func (f *fullWalkSchedule) scheduleNext(began, now time.Time) {
 type boundRenewal struct {
 	mu      sync.Mutex
 	looking bool
-	// asOf is the moment of the latest look, by the database's clock. looked is when it ended.
+	// asOf is the moment of the latest look, by the database's clock. looked is the time at which it ended.
 	asOf, looked time.Time
 	full         fullWalkSchedule
 	// slow reports whether the latest walk from the head was slow, so that bounds are worth their cost.
@@ -140,8 +140,9 @@ type queueBounds struct {
 	arguments queueArguments
 }
 
-// queueArguments are the last five arguments of a statement that begins with queueHeads: the lanes, the
-// moment before which nothing that waits in each of them is due, and that of all other lanes.
+// queueArguments are the last five arguments of a statement that begins with queueHeads. They are the lanes
+// (three lists), the moment before which no row that waits in each of them is due, and that of all other
+// lanes.
 type queueArguments struct {
 	actions  []int64
 	runtimes []string
@@ -353,9 +354,9 @@ func (q *queueBounds) recordLook(found map[queueKey]time.Time, asOf, now time.Ti
 	}
 }
 
-// heldLookEvery is the age at which the bounds of incarnations are renewed. Rows that were assigned long
-// ago and are still held are remembered one by one, or a single long run would hold the bound back:
-// mostOld of one incarnation, and about mostOldOfAll in total.
+// heldLookEvery is the age at which the bounds of incarnations are renewed. Rows that were assigned long ago
+// and are still held are remembered one by one, or a single long run would hold the bound back. mostOld
+// bounds those of one incarnation, and mostOldOfAll roughly those of all.
 const (
 	heldLookEvery = time.Second
 	mostOld       = 128
@@ -400,9 +401,9 @@ type heldBounds struct {
 	all heldArguments
 }
 
-// heldArguments are arguments of a statement: the incarnations that are known to hold old rows, where
-// the count of each of them begins, the end of its ids in the list of old rows, where all other counts
-// begin (nil if nothing is known), and the old rows. Nothing was assigned before latest to any other
+// heldArguments are arguments of a statement. In order, they are the incarnations that are known to hold old
+// rows, the beginning of each one's count, the end of its ids in the list of old rows, the beginning of all
+// other counts (nil if nothing is known), and the old rows. Nothing was assigned before latest to any other
 // incarnation, those that register later included.
 type heldArguments struct {
 	incarnations []int64
@@ -438,8 +439,8 @@ held as materialized (
 )`, first, 5)
 }
 
-// selectOldHeld selects the rows that were assigned to each incarnation before the present moment less $7:
-// those of $6 that are still held, and the first $8 of the others.
+// selectOldHeld selects the rows that were assigned to each incarnation before the present moment less $7.
+// They are those of $6 that are still held, and the first $8 of the others.
 var selectOldHeld = `
 with clock as materialized (
     select n.now, n.now - $7::interval as latest from (select coalesce($1::timestamptz, statement_timestamp()) as now) n
@@ -541,7 +542,7 @@ type beatBound struct {
 	full    fullWalkSchedule
 }
 
-// mostBeats is how many incarnations are remembered. A worker has one at a time.
+// mostBeats bounds the remembered incarnations. A worker has one at a time.
 const mostBeats = 100
 
 // countStart returns where the counts of a heartbeat begin, nil for the head, and the ids of the older rows

@@ -143,8 +143,8 @@ func (s *Store) PutActions(ctx context.Context, actions []execution.Action) erro
 	return err
 }
 
-// arrayOf writes exit codes as the text of an array, because an array of arrays has to be
-// rectangular; empty if there are none.
+// arrayOf writes exit codes as the text of an array, because an array of arrays must be rectangular; empty if
+// there are none.
 func arrayOf(codes execution.ExitCodes) string {
 	var list []string
 	for _, code := range codes.List() {

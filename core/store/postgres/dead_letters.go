@@ -41,9 +41,9 @@ func (s *Store) StoreDeadLetters(ctx context.Context, ds ...store.DeadLetter) er
 	return s.query(ctx, "storing dead letters", ignoreRow, insertDeadLetters, s.clockOverride(), ids, epochs, queues, reasons, deaths, bodies, lengths, outcomes, actions, workers, open)
 }
 
-// The statement leaves out rows that another executor is deleting. The moment is in a subquery,
-// because clock_timestamp() is volatile: as a plain condition it would be a filter, and a purge
-// with nothing to delete would read the whole table.
+// The statement leaves out rows that another executor is deleting. The moment is in a subquery, because
+// clock_timestamp() is volatile. As a plain condition it would be a filter, and a purge with nothing to
+// delete would read the whole table.
 const purgeDeadLetters = `
 delete from dead_letter where id in (
     select id from dead_letter

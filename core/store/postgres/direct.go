@@ -20,25 +20,24 @@ const unlimitedUnpinned = `e.waits and e.lane_action = 0 and e.runtime = o.runti
 // readableRetryOf is readableRetry with the parameter number of dispatchDue.
 const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($14::text[]))`
 
-// The two steps of a claim and a dispatch in one. The rows of an offer fit each of its workers, so
-// the caller can choose workers without knowing the rows: one for the first row, one for the
-// second, and so on. The statement assigns them. The alternative is to read a list of rows without
-// locks, and move it with a second statement. That would be cheaper to judge, but two executors
-// would read the same rows, and one of them would have worked in vain.
+// The two steps of a claim and a dispatch in one. The rows of an offer fit each of its workers. So the caller
+// can choose workers without knowing the rows: one for the first row, one for the second, and so on. The
+// statement assigns them. The alternative is to read a list of rows without locks, and move it with a second
+// statement. That would be cheaper to judge, but two executors would read the same rows, and one of them
+// would have worked in vain.
 //
-// The order of locks is that of dispatch: turns, incarnations, rows. So the statement first counts
+// Locks are taken in the same order as by dispatch: turns, incarnations, rows. So the statement first counts
 // the due rows (seen), in order not to take the turn or count the load of a worker that gets
 // nothing. Then it walks the rows and locks them as in claimForScheduling: it passes over rows that
 // another executor has locked or moved meanwhile. The statement's snapshot is older than the locks,
 // so it never locks more rows than it has seen.
 //
-// Places are found by their index in arrays (base is the index at which those of an offer begin)
-// and not by a join: the store turns hash and merge joins off, and a nested loop would compare each
-// row with each place.
+// Places are found by their index in arrays (base is the index at which those of an offer begin) and not by a
+// join. The store turns hash and merge joins off, and a nested loop would compare each row with each place.
 //
-// The statement must not overtake a row that waits for the same workers and that it does not take.
-// These rows are the oldest of each other lane (rival), unless its action has no free slot or its
-// worker has no place, and the first in the lane itself that avoids a worker (halted).
+// The statement must not overtake a row that waits for the same workers and that it does not take. One such
+// row is the oldest of each other lane (rival), unless its action has no free slot or its worker has no
+// place. The other is the first in the lane itself that avoids a worker (halted).
 //
 // The update has no condition except the ids: the locked rows stay requested until the end of the
 // statement. A condition on that would offer the planner the index of requested rows, to be read

@@ -16,15 +16,15 @@
 // was refused. A row that has ended has no work to lock: it is read afterwards (see refuseEnded), because
 // an end is final.
 //
-// The guard judges the locked rows; it is not in the WHERE of the update. In READ COMMITTED an
-// update first looks at its snapshot. If a row came to satisfy the guard while the statement waited
-// for its lock, the update would pass over it, although the returned row satisfies the guard. And
-// if the moment was read before the wait, a claim could succeed after its deadline. Locking first
-// has neither problem. It also takes the locks in one order, so that two batches wait for each
-// other in one direction at most: incarnations before executions, each by id.
+// The guard judges the locked rows; it is not in the WHERE of the update. In READ COMMITTED an update first
+// looks at its snapshot. If a row came to satisfy the guard while the statement waited for its lock, the
+// update would skip it, although the returned row satisfies the guard. And if the moment was read before the
+// wait, a claim could succeed after its deadline. Locking first has neither problem. It also takes the locks
+// in one order, so that two batches wait for each other in one direction at most: incarnations before
+// executions, each by id.
 //
-// No statement names a row twice: UPDATE … FROM would apply one of the two changes and drop the
-// other in silence. If a call names a row twice, it is split into rounds.
+// No statement names a row twice: UPDATE … FROM would apply one of the two changes and silently drop the
+// other. If a call names a row twice, it is split into rounds.
 //
 // # Two tables
 //
@@ -37,25 +37,24 @@
 // that it locks: it sees a child that was created before, and a child that is created later waits
 // for the lock and finds the end handled.
 //
-// A claim, a mark and a request to cancel change no column of any index of work, and an end none of
-// any index of the records: each stays on its page (HOT). Rows that have ended and are not handled
-// are in a separate list (execution_unhandled): if they had an index of the records, every end
-// would write to it.
+// A claim, a mark and a request to cancel change no column of any index of work, and an end none of any index
+// of the records: each stays on its page (HOT). Rows that have ended and are not handled are in a separate
+// list (execution_unhandled). If they had an index of the records, every end would write to it.
 //
-// A third table, waiting rows apart from held ones, was measured: it saved a tenth of the processor time
-// of an execution. Its price: every step that waited for the lock of a row has to look for it in both
-// tables, and the transition table and the audit have to combine the changes of two tables at every
-// move. With one row of work, the row is where it was, or has ended.
+// A third table, waiting rows apart from held ones, was measured: it saved a tenth of the processor time of
+// an execution. Its price: every step that waited for the lock of a row must look for it in both tables. The
+// transition table and the audit must combine the changes of two tables at every move. With one row of work,
+// the row is where it was, or has ended.
 //
 // # Audit
 //
-// The transitions of one statement are alike but for the execution, and executions of one statement
-// are mostly neighbours: created together, dispatched in the order of their age, in messages of many.
-// So the audit has a row for each kind of transition that a statement made in a block of 64
-// executions, and a bit in it for each of those (transition_group). Both of its indexes have an entry a
-// group: one for the order of the stream, one for the block. In batches of 100, a life costs 1,673
-// bytes of WAL instead of 3,221, and alone 3,392 instead of 3,352. The history of an execution reads
-// the groups of its block, so no more than its neighbours' histories.
+// The transitions of one statement are alike but for the execution, and executions of one statement are
+// mostly neighbours: created together, dispatched in the order of their age, in messages of many. So the
+// audit has a row for each kind of transition that a statement made in a block of 64 executions. The row has
+// a bit for each of those executions (transition_group). Both of its indexes have an entry a group: one for
+// the order of the stream, one for the block. In batches of 100, a life costs 1,673 bytes of WAL instead of
+// 3,221, and alone 3,392 instead of 3,352. The history of an execution reads the groups of its block, so no
+// more than its neighbours' histories.
 //
 // # Plans
 //

@@ -33,12 +33,12 @@ type Options struct {
 	// StatementTimeout is how long the server may work on a statement; 0 means 10 s. A call's own
 	// deadline applies, too.
 	StatementTimeout time.Duration
-	// LockTimeout is how long a statement waits for a lock; 0 means half of StatementTimeout. It has to be
-	// well below the deadlines of calls: a statement that waited for longer is repeated row by row.
-	// Heartbeats on connections of their own wait for half of StatementTimeout.
+	// LockTimeout is how long a statement waits for a lock; 0 means half of StatementTimeout. It must be well
+	// below the deadlines of calls: a statement that waited for longer is repeated row by row. Heartbeats on
+	// connections of their own wait for half of StatementTimeout.
 	LockTimeout time.Duration
-	// RowLockTimeout bounds the wait of a statement for a lock after its batch has already waited, and the
-	// waits of a heartbeat after it has renewed the lease; 0 means 20 ms.
+	// RowLockTimeout bounds the wait of a statement for a lock after its batch has already waited. It also
+	// bounds the waits of a heartbeat after it has renewed the lease. 0 means 20 ms.
 	RowLockTimeout time.Duration
 	// IdleInTransactionTimeout ends a transaction, with its locks, whose client has fallen silent;
 	// 0 means 5 s.
@@ -85,7 +85,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// inFlight is how many batches of one kind may be under way at a time. The later ones help when the
+// inFlight bounds the batches of one kind that may be under way at a time. The later ones help when the
 // first waits for a lock. More of them would only compete for the same rows' pages.
 const inFlight = 4
 
@@ -153,10 +153,10 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 // ErrNoSchema: the database lacks migrations that this program needs.
 var ErrNoSchema = errors.New("the database's schema is behind this program; an executor brings it up to date when it starts, if database.migrate is true, and so does `executor migrate up`")
 
-// SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows, and
-// a *migrations.Skew if a newer program has migrated it so that this one can't work with it. A
-// program that does not migrate calls it before its first step. Later, a newer program may migrate
-// the database at any time.
+// SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows. It returns a
+// *migrations.Skew if a newer program has migrated it so that this one can't work with it. A program that
+// does not migrate calls it before its first step. Later, a newer program may migrate the database at any
+// time.
 func (s *Store) SchemaReady(ctx context.Context) error {
 	_, _, err := s.Schema(ctx)
 	return err

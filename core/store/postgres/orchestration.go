@@ -13,7 +13,7 @@ import (
 
 // The first rows of the chains are locked together with the rows themselves, because they record whether the
 // chain was cancelled, and whether it has children. The statement reads both from the locked rows, so it sees
-// their state at the lock and not that of its snapshot: it sees a child that was created while it waited. It
+// their state at the lock and not in its snapshot. So it sees a child that was created while it waited. It
 // does not touch the children, however many there are; see settleChildren.
 //
 // A retry that exists already, or that another transaction inserts at this moment, is not inserted twice: the

@@ -16,10 +16,10 @@ import (
 // pool extends the driver's pool: it detects connections that have fallen silent, or that lead to a server
 // that is no longer the primary.
 //
-// A database node that dies behind a virtual address leaves every connection of a pool silent: no
-// packet announces that the other end is gone, while new connections reach the next node. A call over a
-// silent connection takes its whole deadline. There may be as many of those as the pool has
-// connections: more than the time of a lease allows.
+// A database node that dies behind a virtual address leaves every connection of a pool silent. No packet
+// announces that the other end is gone, while new connections reach the next node. A call over a silent
+// connection takes its whole deadline. There may be as many of those as the pool has connections: more than
+// the time of a lease allows.
 //
 // So the pool pings a connection that was idle. If it is silent for longer than PingTimeout, the pool makes a
 // new connection alongside it. If that is ready before the answer comes, the pool discards all older
@@ -36,12 +36,12 @@ type pool struct {
 	*pgxpool.Pool
 	ping time.Duration
 
-	// suspect is when a call last ended without an answer, in nanoseconds since born. A connection
-	// that was last used before that is pinged first, however short it was idle.
+	// suspect is the time at which a call last ended without an answer, in nanoseconds since born. A
+	// connection that was last used before that is pinged first, however short it was idle.
 	suspect atomic.Int64
 	born    time.Time
-	// refusing is when a new connection was last found to be read-only, like those of the pool, in
-	// nanoseconds since born.
+	// refusing is the time at which a new connection was last found to be read-only, like those of the pool,
+	// in nanoseconds since born.
 	refusing atomic.Int64
 	resets   atomic.Int64
 	probes   singleflight.Group
@@ -102,8 +102,8 @@ func (p *pool) acquireLive(ctx context.Context) (*pgxpool.Conn, error) {
 }
 
 // releaseConn returns a connection to the pool. A connection that the driver has closed leaves the pool at
-// once: the driver first takes leave of the server, which takes 15 s if the server is gone, and would occupy
-// the place in the pool for that time.
+// once. The driver first takes leave of the server, which takes 15 s if the server is gone. The connection
+// would occupy its place in the pool for that time.
 func (p *pool) releaseConn(conn *pgxpool.Conn) {
 	if conn.Conn().IsClosed() {
 		p.suspect.Store(p.sinceBorn())
@@ -123,8 +123,8 @@ func (*pool) discardConn(conn *pgxpool.Conn) {
 	}
 }
 
-// awaitAnswer calls ask, which sends a request over a connection, and waits for the answer. If none comes
-// for longer than PingTimeout, and a new connection is ready first, the connection is silent: awaitAnswer
+// awaitAnswer calls ask, which sends a request over a connection, and waits for the answer. If none comes for
+// longer than PingTimeout, and a new connection is ready first, the connection is silent. awaitAnswer then
 // closes it, and the outcome of ask is unknown.
 func (p *pool) awaitAnswer(ctx context.Context, conn *pgx.Conn, ask func(ctx context.Context) error) (silent bool, err error) {
 	ctx, giveUp := context.WithCancel(ctx)

@@ -217,9 +217,9 @@ const (
 	actingSince = acting + ` and i.beat >= $1`
 )
 
-// existUnheld walks what was assigned to the incarnation since $8, and looks at the older rows $10. It
-// also answers with its moment, and with the rows that were assigned before that less $9 and that the
-// worker does not hold, up to $11 of them. Nothing can be assigned meanwhile.
+// existUnheld walks what was assigned to the incarnation since $8, and looks at the older rows $10. It also
+// answers with its moment, and with up to $11 rows that were assigned before that moment less $9 and that the
+// worker does not hold. Nothing can be assigned meanwhile.
 const existUnheld = `
 with clock as materialized (select coalesce($7::timestamptz, statement_timestamp()) as now),
 own as materialized (
@@ -258,11 +258,10 @@ over as (
 ),` + deleteEndedWork("true") + `
 select 0, true, false, m.was, {m} from over m`)
 
-// Heartbeat implements store.Worker. It is a transaction of several statements because each has to
-// see the commits before the first one got the incarnation's lock. While the lock is held, no row
-// can be dispatched to the incarnation, claimed by it or taken back from it. The statements are
-// sent together: with a round trip for each of them, a lease would be lost on a slow path, and the
-// lock would be held while the answers travel.
+// Heartbeat implements store.Worker. It is a transaction of several statements because each must see the
+// commits before the first one got the incarnation's lock. While the lock is held, no row can be dispatched
+// to the incarnation, claimed by it or taken back from it. The statements are sent together. With a round
+// trip for each, a lease would be lost on a slow path, and the lock would be held while the answers travel.
 //
 // A lease depends on no table but the worker's and the live work's: an index build on another one may take a
 // minute. What needs the records is rare, and comes afterwards, in statements of its own that hardly wait for

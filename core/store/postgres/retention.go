@@ -57,11 +57,11 @@ func runAndUndo(ctx context.Context, tx pgx.Tx, f func(tx pgx.Tx) error) error {
 
 // The records are walked by their ids, whose order is close enough to that of their creation. An index of the
 // moment of their end would be one that every end writes. A step that stops in front of records that are too
-// young makes the next one start over, so that one old execution which never ends costs a look in each round
-// and delays nobody.
+// young makes the next one start over. So one old execution that never ends costs a look in each round and
+// delays no other.
 //
-// The locks are taken by a statement of its own, so that the next one sees a child that was created
-// while this one looked: creating a child locks the first row of the chain.
+// The locks are taken by a separate statement, so that the next one sees a child that was created meanwhile:
+// creating a child locks the first row of the chain.
 const lockOldChains = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval as old),
 page as materialized (
@@ -146,12 +146,12 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 
 // A line is deleted by its time alone, with the others of its group: a statement wrote all of them at one
 // moment. The groups are read in the order of the stream, from the place up to which they are gone, so that
-// no step rereads what earlier ones have deleted. Nothing is left behind that place: a step stops at the
-// first group that is too young, and at the oldest transaction that is still open, below which nothing can
-// appear any more. One executor at a time makes such a step; another one that finds the place locked has
-// nothing to do. The limit bounds the groups, which are the rows of the table; the answer counts lines, of
-// which a group has up to 64. A limit of lines would read many groups for the few that leave. The place is
-// that of the last line of the last group.
+// no step rereads what earlier ones have deleted. Nothing is left behind that place. A step stops at the
+// first group that is too young, and at the oldest open transaction, below which nothing can appear any more.
+// One executor at a time makes such a step; another one that finds the place locked has nothing to do. The
+// limit bounds the groups, which are the rows of the table; the answer counts lines, of which a group has up
+// to 64. A limit of lines would read many groups for the few that leave. The place is that of the last line
+// of the last group.
 const purgeTransitions = `
 with place as materialized (
     select g.transaction, g.id from execution_transition_gone g for update skip locked
@@ -181,7 +181,7 @@ func (s *Store) purgeTransitions(ctx context.Context, p store.Purge) (done store
 	return done, err
 }
 
-// The order is that of an index of its own; see the migration.
+// The order is that of a dedicated index; see the migration.
 const purgeRefusedResults = `
 with gone as (
     delete from refused_result where id in (

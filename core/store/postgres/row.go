@@ -26,7 +26,7 @@ var rowColumns = strings.Fields(`
 	created unschedulable_since scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat
 	canceling_at ended orchestrated_at settling_at own_limits submitted_by cancel_requested_by retried_exit_codes`)
 
-// workColumns are those that are in execution_work until the execution has ended. Then its end
+// workColumns are the columns that are in execution_work until the execution has ended. Then its end
 // copies them to execution_record, except awaits_parent, which only matters while a row waits.
 var workColumns = strings.Fields(`
 	status worker incarnation epoch dispatches avoid_worker dispatch_deadline run_deadline retry_at awaits_parent unschedulable_since
@@ -62,10 +62,10 @@ func expandColumns(sql string) string {
 	return sql
 }
 
-// ofRefused is a column of a refused row: work in the list j, and record r. The record is that of
-// the statement's snapshot, but the statement may have waited for the work. Meanwhile a request to
-// cancel may have written to the record, together with the status. So these columns are read anew:
-// like held_by, the functions see the commits since.
+// ofRefused is a column of a refused row: work in the list j, and record r. The record is that of the
+// statement's snapshot, but the statement may have waited for the work. Meanwhile a request to cancel may
+// have written to the record, together with the status. So these columns are reread: like held_by, the
+// functions see the commits since.
 func ofRefused(column string) string {
 	switch column {
 	case "cancel_requested_at":
@@ -156,9 +156,9 @@ func (r *record) scanTargets(before ...any) []any {
 	)
 }
 
-// toExecution turns the record into an execution.Execution. If it can't read a column, the error
-// names the first such column, and the result has the readable ones: an unknown reason is
-// execution.Unknown there, any other unreadable value is left out.
+// toExecution turns the record into an execution.Execution. If it can't read a column, the error names the
+// first such column, and the result has the readable ones. An unknown reason is execution.Unknown there; any
+// other unreadable value is left out.
 func (r *record) toExecution() (execution.Execution, error) {
 	var unreadable error
 	note := func(column string, err error) {

@@ -15,14 +15,13 @@ type outcome = store.Outcome
 // know. It is a condition of the walk, so that such rows take no places of others.
 const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11::text[]))`
 
-// Rows wait in lanes: a lane has the rows of one runtime that are pinned to the same worker or to
-// none, and need a slot of the same action or none. The statement finds the lanes by skipping
-// through their index from one to the next (see queueHeads). Then it walks only the demanded lanes, each as far as
-// its limit and the free slots of its action allow, so that no cost here grows with the number of
-// waiting rows. No order is applied above the limit of a walk, so the limit stops the walk, and
-// hardly a row is locked that is not taken. The locks are the guard: a locked row stays requested
-// until the end of the statement. If the update had that as a condition, the planner could use the
-// index of requested rows and read it from end to end.
+// Rows wait in lanes. A lane has the rows of one runtime that are pinned to the same worker or to none, and
+// need a slot of the same action or none. The statement finds the lanes by skipping through their index from
+// one to the next (see queueHeads). Then it walks only the demanded lanes, each as far as its limit and the
+// free slots of its action allow. So no cost here grows with the number of waiting rows. No order is applied
+// above the limit of a walk, so the limit stops the walk, and hardly a row is locked that is not taken. The
+// locks are the guard: a locked row stays requested until the end of the statement. If the update had that as
+// a condition, the planner could use the index of requested rows and read it from end to end.
 //
 // Three limits then apply to the rows found, oldest first: the free slots, the room of the worker that a row
 // is pinned to, and the room of its pool. A row that drops out has met a limit, so the executor gets it with

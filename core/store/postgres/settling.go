@@ -9,10 +9,9 @@ import (
 	"handoff/core/store"
 )
 
-// Nothing here waits for a lock: the statement passes over a locked chain or child, which comes
-// with a later batch. So batches of several executors can't block each other, whatever the order of
-// their chains, and a chain into which children are being created right now does not delay the
-// others.
+// Nothing here waits for a lock: the statement passes over a locked chain or child, which comes with a later
+// batch. So batches of several executors can't block each other, whatever the order of their chains. A chain
+// into which children are being created does not delay the others.
 //
 // A chain's note (settling_at) is judged on the statement's snapshot, and again on the newest
 // version once the row is locked. If a snapshot has the note, it also has every child that waited
@@ -24,8 +23,8 @@ import (
 // indexes of notes and of waiting children. Otherwise the plan would read those indexes from end to end for
 // each row, as long as they are short by the statistics. Conditions that were judged under the lock are not
 // rechecked, because they can't change any more. The children of a chain are read in the order of their own
-// index, with bounds in place of "=". With "=" the order would be by id alone, which the primary key has too:
-// if one chain had most of the children, the plan would walk the primary key for every other chain.
+// index, with bounds in place of "=". With "=" the order would be by id alone, which the primary key has too.
+// If one chain had most of the children, the plan would walk the primary key for every other chain.
 var settleChildren = `
 with asked as materialized (
     select * from unnest($2::bigint[]) with ordinality as a(ask_id, n)

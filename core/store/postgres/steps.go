@@ -86,7 +86,7 @@ func (s step[Q, R]) runRound(ctx context.Context, items []Q, places []int, resul
 // whole table may be locked. At RowLockTimeout each, they take a second.
 const maxLockedRows = 50
 
-// splitRounds splits the indexes of items so that no two in a round are about the same row, and items
+// splitRounds splits the indexes of items into rounds. No two in a round are about the same row, and items
 // about the same row stay in their order.
 func (s step[Q, R]) splitRounds(items []Q) [][]int {
 	if len(items) == 0 {

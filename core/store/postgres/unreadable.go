@@ -17,9 +17,8 @@ const (
 	looksAtEnds   = 1000
 )
 
-// A row can't have a value outside the database's types. So while the types have no label that this
-// program does not know, the survey reads only results: each of the other conditions is checked
-// before its list is read.
+// A row can't have a value outside the database's types. So while this program knows every label of the
+// types, the survey reads only results: each of the other conditions is checked before its list is read.
 const surveyUnreadable = `
 with unknown as materialized (
     select array(select l.enumlabel::text from pg_enum l where l.enumtypid = 'failure_reason'::regtype and l.enumlabel <> all($1::text[])) as reasons,
