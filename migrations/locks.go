@@ -25,8 +25,9 @@ type Patience struct {
 	Pause, LongestPause time.Duration
 }
 
-// DefaultPatience gives up after two minutes. Its wait is longer than deadlock_timeout (1 s), after which the server ends
-// an autovacuum that holds the lock, and shorter than any lease or statement timeout of the daemons that wait behind it.
+// DefaultPatience gives up after two minutes. Its wait is longer than deadlock_timeout (1 s), after which the
+// server ends an autovacuum that holds the lock, and shorter than any lease or statement timeout of the
+// daemons that wait behind it.
 var DefaultPatience = Patience{Lock: 2 * time.Second, Tries: 12, Pause: time.Second, LongestPause: 10 * time.Second}
 
 // Holder is a session that keeps a migration from its lock.
@@ -129,7 +130,8 @@ func (p Patience) retryOnLockTimeout(ctx context.Context, conn *pgx.Conn, name s
 type lockWatcher struct {
 	conn  *pgx.Conn
 	every time.Duration
-	// second is opened by the first watch. What follows belongs to the watching goroutine until stop has returned.
+	// second is opened by the first watch. What follows belongs to the watching goroutine until stop has
+	// returned.
 	second   *pgx.Conn
 	relation string
 	holders  []Holder

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// Two branches may each have added a migration: the later one must get the next number, or databases that have the
-// first one would never get it.
+// Two branches may each have added a migration: the later one must get the next number, or databases that
+// have the first one would never get it.
 func TestDuplicateMigrationNumbersAreRefused(t *testing.T) {
 	_, err := inOrder([]migration{{version: 2, name: "00002_b.sql"}, {version: 1, name: "00001_a.sql"}, {version: 2, name: "00002_c.sql"}})
 	if err == nil || !strings.Contains(err.Error(), "00002_b.sql and 00002_c.sql") {
@@ -70,6 +70,6 @@ func TestLaterMigrationsBuildIndexesConcurrently(t *testing.T) {
 		}
 	}
 	if len(judge(migration{up: "create index a on execution_record (id);"})) != 1 {
-		t.Error("it does not see an index")
+		t.Error("the check misses an index")
 	}
 }

@@ -5,7 +5,7 @@
 //
 // The model is AMQP 0-9-1 as RabbitMQ implements it, reduced to the parts in use: sessions that end,
 // mandatory publishes with confirms, and consumers that acknowledge by delivery. A session is one connection.
-// When it ends, every delivery that was not settled (acknowledged or rejected) goes back to its queue. A
+// When it ends, every delivery that was not settled (acknowledged or rejected) returns to its queue. A
 // delivery can only be settled over its own session. This matters because delivery tags are numbers that
 // start over with each connection: over a new one, a late acknowledgement would settle another message.
 //
@@ -34,7 +34,7 @@ type Broker interface {
 var (
 	// ErrUnavailable: no connection could be opened; nothing was sent.
 	ErrUnavailable = errors.New("broker unavailable")
-	// ErrClosed: the session has ended; every unsettled delivery goes back to its queue.
+	// ErrClosed: the session has ended; every unsettled delivery returns to its queue.
 	ErrClosed = errors.New("broker session closed")
 	// ErrCancelled: the broker cancelled the consumer, because its queue was deleted or moved
 	// (RabbitMQ rule 32), or because the consumer kept a delivery for too long (rule 31, from 4.3
@@ -74,9 +74,8 @@ type Session interface {
 	// (540), so one request checks and the next deletes. A consumer that arrives between the two
 	// finds the queue gone, and a message that arrives between them is lost.
 	DeleteIdle(ctx context.Context, q Queue) (QueueFate, error)
-	// QueueState looks at a queue and changes nothing (a passive declaration). Ready does not count
-	// messages that consumers hold unacknowledged. A missing queue is not an error: Exists is
-	// false.
+	// QueueState reads the state of a queue and changes nothing (a passive declaration). Ready does not count
+	// messages that consumers hold unacknowledged. A missing queue is not an error: Exists is false.
 	QueueState(ctx context.Context, queue string) (QueueState, error)
 	// Publish sends messages mandatory, persistent and confirmed, pipelined. It returns exactly one
 	// outcome for each message, in order. It returns when all outcomes are known, or when the

@@ -181,7 +181,7 @@ func (c *Client) Blocked() (bool, error) {
 	return s.Blocked(), nil
 }
 
-// QueueState looks at a queue over the open session. Without a session it returns ErrUnavailable.
+// QueueState reads the state of a queue over the open session. Without a session it returns ErrUnavailable.
 func (c *Client) QueueState(ctx context.Context, queue string) (QueueState, error) {
 	s := c.currentSession()
 	if s == nil {

@@ -70,7 +70,7 @@ type wireChange struct {
 	Epoch *int64 `json:"epoch"`
 	From  string `json:"from,omitempty"`
 	To    string `json:"to,omitempty"`
-	// Handled was added later. A reader that does not know it looks at the row.
+	// Handled was added later. A reader that does not know it reads the row.
 	Handled bool `json:"handled,omitempty"`
 }
 

@@ -36,7 +36,7 @@ func TestTransitionTable(t *testing.T) {
 				t.Errorf("%v → running: legal is %v; only a scheduled execution can be claimed", from, legal)
 			}
 			if from.Claimed() && to == Requested && legal {
-				t.Errorf("%v may be put back to requested: claimed work never is", from)
+				t.Errorf("%v may become requested: claimed work never may", from)
 			}
 		}
 	}

@@ -12,7 +12,7 @@ func TestExitCodesHoldTheirMembers(t *testing.T) {
 	}
 	for _, code := range []int{-1, 0, 2, 65, 128, 256, 320} {
 		if s.Has(code) {
-			t.Errorf("the set holds %d, which was not put in", code)
+			t.Errorf("the set holds %d, which was not added", code)
 		}
 	}
 	for _, code := range []int{1, 63, 64, 255} {

@@ -34,7 +34,7 @@ func TestTransitionWalksRespectOwnership(t *testing.T) {
 			}
 			claimed = claimed || step.To == Running
 			if claimed && (step.To == Requested || step.To == Scheduling || step.To == Scheduled) {
-				t.Fatalf("%v puts claimed work back", step)
+				t.Fatalf("%v returns claimed work", step)
 			}
 			at = step.To
 		}

@@ -18,6 +18,6 @@ func TestBoundedDeadLetterFitsDatabase(t *testing.T) {
 		t.Errorf("%q, %.20q", d.Queue, d.Outcome)
 	}
 	if again := d.Bounded(); again.BodyBytes != 1<<20 {
-		t.Errorf("cut again: %d", again.BodyBytes)
+		t.Errorf("bounded twice: %d", again.BodyBytes)
 	}
 }

@@ -67,7 +67,8 @@ func (s *Submitter) announceCreated(created []store.Created) {
 	s.Notifier.Changed(ends...)
 }
 
-// AnnounceWork announces requested executions: to the scheduler of this process at once, and to all others by a hint.
+// AnnounceWork announces requested executions: to the scheduler of this process at once, and to all others by
+// a hint.
 func (s *Submitter) AnnounceWork(keys ...execution.Key) {
 	if s.Wake != nil && len(keys) > 0 {
 		s.Wake()

@@ -143,8 +143,8 @@ type question[Q, T any] struct {
 	do func(s *step) T
 }
 
-// askReusing makes a call like that of writeStep and readStep, with a question that is kept for the next call. Without
-// a question, do gets one that an earlier call has left.
+// askReusing makes a call like that of writeStep and readStep, with a question that is kept for the next
+// call. Without a question, do gets one that an earlier call has left.
 func (qu *questions[Q, T]) askReusing(ctx context.Context, c *Client, call string, writes bool, of *Q, do func(s *step, of *Q) T) (T, error) {
 	var q *question[Q, T]
 	if last := len(*qu) - 1; last >= 0 {

@@ -339,12 +339,12 @@ func (da *Database) row(id execution.ID) *row {
 	if r := da.rows.rowAt(int32(id - 1)); r.Status != execution.None {
 		return r
 	}
-	return nil // a primary that is gone gave this number: see Standby
+	return nil // a former primary used this number: see Standby
 }
 
 func (da *Database) incarnation(i execution.Incarnation) *incarnation {
 	if i < 1 || int(i) > len(da.incarnations) || da.incarnations[i-1].worker == 0 {
-		return nil // no such number, or one that a primary that is gone gave, or that has left
+		return nil // no such number, one that a former primary used, or a purged one
 	}
 	return &da.incarnations[i-1]
 }

@@ -183,7 +183,7 @@ func TestRolledBackWritesAreNotApplied(t *testing.T) {
 			}
 		}
 		if created != b.db.Rows() || created < 600 || created > 800 {
-			t.Errorf("%d of 1000 writes were said to be applied and %d were; want about 700", created, b.db.Rows())
+			t.Errorf("%d of 1000 writes were reported as applied and %d were; want about 700", created, b.db.Rows())
 		}
 	})
 }
@@ -311,7 +311,7 @@ func TestHiddenRowIsClaimedOnce(t *testing.T) {
 			}
 			if looked {
 				if got := claim(); len(got) != 1 || got[0] != created[1].ID {
-					t.Errorf("%v is claimed beside the hidden row, want %v", got, created[1].ID)
+					t.Errorf("%v is claimed alongside the hidden row, want %v", got, created[1].ID)
 				}
 			}
 			show()

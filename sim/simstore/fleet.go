@@ -16,7 +16,7 @@ const maxExpired = 100
 
 // Workers implements store.Executor and store.Client.
 func (c *Client) Workers(ctx context.Context, into []store.WorkerRow) ([]store.WorkerRow, error) {
-	// The rows are copied into the caller's memory when the answer has come: a step that is applied
+	// The rows are copied into the caller's memory when the answer has arrived: a step that is applied
 	// late must not write there.
 	found, err := c.looks.askReusing(ctx, c, "Workers", false, nil, (*step).everyWorker)
 	if err != nil {

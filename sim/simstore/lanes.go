@@ -97,7 +97,7 @@ type laneDemand struct {
 	limit, pool int
 }
 
-// share is the room of a worker or pool, and how many rows have asked for it.
+// share is the room of a worker or pool, and the number of rows that have requested it.
 type share struct{ room, asked int }
 
 // reserveOne takes room for one more row, and returns whether there was any.

@@ -132,7 +132,7 @@ func (p *pool) releaseConnection(cn *connection, err error) {
 	p.freePlace()
 }
 
-// freePlace gives a place in the pool to the next call that waits for one.
+// freePlace passes a place in the pool to the next call that waits for one.
 func (p *pool) freePlace() {
 	for len(p.waiting) > 0 {
 		next := p.waiting[0]

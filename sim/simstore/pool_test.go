@@ -59,7 +59,7 @@ func TestSilentPoolIsDiscarded(t *testing.T) {
 			if took := b.k.Now() - began; ping > 0 && (calls != 1 || took > ping+50*time.Millisecond) {
 				t.Errorf("with a ping of %v: %d calls and %v until one was answered", ping, calls, took)
 			} else if ping == 0 && calls != 17 {
-				t.Errorf("with a ping that waits for ever: %d calls until one was answered, want 17", calls)
+				t.Errorf("with a ping without a time limit: %d calls until one was answered, want 17", calls)
 			}
 			if len(touched) == 0 || touched[0].Fault != "silence" || touched[0].Process != "test" {
 				t.Errorf("the evidence is %+v", touched)
@@ -99,7 +99,7 @@ func TestSilentConnectionBreaksAfterSilence(t *testing.T) {
 			t.Errorf("after %v: %v", b.k.Now()-began, err)
 		}
 		if _, applied := b.db.actions["lost"]; applied {
-			t.Error("what was sent into the silence was applied")
+			t.Error("a request over the silent connection was applied")
 		}
 		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "kept"}}))
 	})
@@ -125,7 +125,7 @@ func TestExhaustedPoolMakesCallsWait(t *testing.T) {
 		began := b.k.Now()
 		b.must(b.c.PutActions(b.ctx, []execution.Action{{Ref: "patient"}}))
 		if waited := b.k.Now() - began; waited < 1500*time.Millisecond {
-			t.Errorf("a call beside another one took %v: it had a connection that is not there", waited)
+			t.Errorf("a call during another one took %v: it had a connection beyond the limit", waited)
 		}
 		if _, err := done.Wait(b.ctx, 0); err != nil {
 			t.Error(err)
@@ -156,7 +156,7 @@ func TestHungDatabaseAppliesRequestsAfterwards(t *testing.T) {
 		}
 		b.db.SetHang("")
 		if _, applied := b.db.actions["late"]; !applied {
-			t.Error("what had come was not applied at the end")
+			t.Error("an arrived request was not applied at the end")
 		}
 		_, err := b.c.Workers(b.ctx, nil)
 		b.must(err)
@@ -207,7 +207,7 @@ func TestLateCallKeepsItsMemory(t *testing.T) {
 			return err
 		})
 		if read[0].Name != "in use for something else" {
-			t.Error("a look that was given up has written into the memory of its caller")
+			t.Error("an abandoned read has written into the memory of its caller")
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"handoff/core/store"
 )
 
-// tripsOfPurge are the round trips of a purge of executions, which looks at them under its locks.
+// tripsOfPurge are the round trips of a purge of executions, which examines them under its locks.
 const tripsOfPurge = 4
 
 // Purge implements store.Executor. The model has no audit, so it purges no transitions.
@@ -41,7 +41,7 @@ func (c *Client) Purge(ctx context.Context, p store.Purge) (store.Purged, error)
 	})
 }
 
-// purgeExecutions looks at a page of rows, and removes the chains that begin in it.
+// purgeExecutions examines a page of rows, and removes the chains that begin in it.
 func (s *step) purgeExecutions(p *store.Purge) (done store.Purged) {
 	db := s.db
 	looked, old := 0, false

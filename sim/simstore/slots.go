@@ -14,7 +14,7 @@ import (
 type slots struct {
 	limit   int
 	holders []execution.ID
-	// asked counts the rows that asked for a slot during a claim for scheduling.
+	// asked counts the rows that requested a slot during a claim for scheduling.
 	asked int
 }
 

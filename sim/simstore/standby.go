@@ -32,7 +32,7 @@ func (s *Standby) Promote(fault string) {
 	before := *db
 	*db = *s.then
 	s.then = nil
-	// Data of the server and of its observers stays.
+	// Data of the server and of its observers is kept.
 	db.sink, db.event, db.made, db.onStatement, db.onEmptyCall = before.sink, before.event, before.made, before.onStatement, before.onEmptyCall
 	db.readOnly, db.full, db.noConnections = before.readOnly, before.full, before.noConnections
 	db.demoted, db.demotedAt, db.retired = before.demoted, before.demotedAt, before.retired

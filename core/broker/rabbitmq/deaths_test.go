@@ -35,6 +35,6 @@ func TestParseDeathsRefusesForeignHeaders(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	if all, err := parseDeaths(amqp.Table{"other": 1}); err != nil || all != nil {
-		t.Errorf("without: %+v, %v", all, err)
+		t.Errorf("without the header: %+v, %v", all, err)
 	}
 }

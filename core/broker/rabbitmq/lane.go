@@ -26,8 +26,8 @@ import (
 type lane struct {
 	p  *publisher
 	ch *amqp.Channel
-	// pending counts the messages that were given to the lane and have left neither its queue nor
-	// its window. It grows only under the publisher's lock.
+	// pending counts the messages of the lane that are still in its queue or its window. It grows only under
+	// the publisher's lock.
 	pending atomic.Int64
 	retired chan struct{} // closed when the lane gets no more messages
 	// window holds an entry for each publish without an outcome. inFlight holds the written ones,
@@ -87,8 +87,8 @@ func (l *lane) openChannel() error {
 	return ch.Confirm(false)
 }
 
-// publishUntilRetired opens the channel, publishes over it until the lane retires or the session ends, and closes
-// it. Callers wait for the opening no longer than their contexts allow.
+// publishUntilRetired opens the channel, publishes over it until the lane retires or the session ends, and
+// closes it. Callers wait for the opening no longer than their contexts allow.
 func (l *lane) publishUntilRetired() {
 	if err := l.openChannel(); err != nil {
 		l.p.s.end(fmt.Errorf("publish: opening a channel: %w", err))

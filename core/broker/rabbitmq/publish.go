@@ -218,7 +218,7 @@ func newEntry(m *broker.Message) (entry, error) {
 	}}, nil
 }
 
-// takeEntry gives entry i to the writer, unless the entry has its outcome or the caller has returned.
+// takeEntry passes entry i to the writer, unless the entry has its outcome or the caller has returned.
 func (b *batch) takeEntry(i int) (*entry, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

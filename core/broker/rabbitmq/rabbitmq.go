@@ -201,7 +201,7 @@ func (c *connection) hangUp() {
 }
 
 // boundedConn ends a write that the peer does not accept. Without it, a publisher stuck in a write
-// holds the locks that closing the connection needs, until the kernel gives up after many minutes.
+// holds the locks that closing the connection needs, until the kernel ends the connection after many minutes.
 type boundedConn struct {
 	net.Conn
 	limit time.Duration

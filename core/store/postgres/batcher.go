@@ -8,16 +8,16 @@ import (
 )
 
 // batcher combines simultaneous calls of one kind into one statement, as group commit does. A call is sent at
-// once, alone, if no batch is under way. While a batch is under way the next one gathers; it leaves when the
-// first has returned, or when it is full. If calls with one row each arrive in quick succession, this would
-// make statements of a few rows each. A statement costs far more than a row. So after a batch of several
-// calls the next one waits for a moment, to collect several again.
+// once, alone, if no batch is under way. While a batch is under way the next one collects calls; it is sent
+// when the first has returned, or when it is full. If calls with one row each arrive in quick succession,
+// this would make statements of a few rows each. A statement costs far more than a row. So after a batch of
+// several calls the next one waits for a moment, to collect several again.
 //
-// A delayed batch may be overtaken: after BatchPatience the next batch leaves, because its
+// A delayed batch may be overtaken: after BatchPatience the next batch is sent, because its
 // predecessor may wait for the lock of a row that concerns only itself.
 //
-// A batch belongs to no caller: it continues when a caller gives up. A caller that gives up before
-// its batch has left knows that nothing was applied. After that it does not know.
+// A batch belongs to no caller: it continues when a caller gives up. A caller that gives up before its batch
+// was sent knows that nothing was applied. Later it does not know.
 type batcher[Q, R any] struct {
 	run     func(ctx context.Context, items []Q) ([]R, []error)
 	limit   int
@@ -87,7 +87,7 @@ func (b *batcher[Q, R]) submitItems(ctx context.Context, op string, items []Q) (
 	return nil, unavailableError(op, ctx.Err())
 }
 
-// launchBatches sends the batches that may leave. The caller holds the lock.
+// launchBatches sends the batches that are due. The caller holds the lock.
 func (b *batcher[Q, R]) launchBatches() {
 	for len(b.queue) > 0 && b.flying < b.flights {
 		if left := b.holdBack() - time.Since(b.since); left > 0 && b.rows < b.limit {
@@ -102,7 +102,7 @@ func (b *batcher[Q, R]) launchBatches() {
 	}
 }
 
-// holdBack returns how long the queue may gather before it leaves.
+// holdBack returns how long the queue may collect calls before it is sent.
 func (b *batcher[Q, R]) holdBack() time.Duration {
 	switch {
 	case b.flying > 0:
@@ -138,7 +138,7 @@ func (b *batcher[Q, R]) stopTimer() {
 	}
 }
 
-// launchOnTimer runs when the timer fires. By then its queue may have left and another one begun, so
+// launchOnTimer runs when the timer fires. By then its queue may have been sent and another one begun, so
 // launchBatches checks the time again.
 func (b *batcher[Q, R]) launchOnTimer() {
 	b.mu.Lock()
@@ -147,7 +147,7 @@ func (b *batcher[Q, R]) launchOnTimer() {
 	b.launchBatches()
 }
 
-// sendBatch sends one batch and gives each call its part of the answer.
+// sendBatch sends one batch and passes each call its part of the answer.
 func (b *batcher[Q, R]) sendBatch(batch []*call[Q, R]) {
 	items := batch[0].items
 	if len(batch) > 1 {

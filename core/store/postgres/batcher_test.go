@@ -57,7 +57,7 @@ func until(t *testing.T, what string, ok func() bool) {
 	t.Fatalf("%s did not happen", what)
 }
 
-// A single call leaves at once. Calls made meanwhile leave together when it has returned. Each gets
+// A single call is sent at once. Calls made meanwhile are sent together when it has returned. Each gets
 // its own answer, and the error of one is not another's.
 func TestBatcherGathers(t *testing.T) {
 	g := newGate()
@@ -89,7 +89,7 @@ func TestBatcherGathers(t *testing.T) {
 	}
 }
 
-// A full batch leaves alongside the one under way, and so does one that has waited for BatchPatience.
+// A full batch is sent alongside the one under way, and so does one that has waited for BatchPatience.
 // A call larger than a batch goes alone.
 func TestBatcherLeaves(t *testing.T) {
 	for name, o := range map[string]Options{
@@ -156,8 +156,7 @@ func TestBatcherHoldsBack(t *testing.T) {
 	}
 }
 
-// A caller that gives up before its batch has left knows that nothing was applied. After that it
-// does not know.
+// A caller that gives up before its batch was sent knows that nothing was applied. Later it does not know.
 func TestBatcherGivingUp(t *testing.T) {
 	g := newGate()
 	b := newBatcher(Options{BatchRows: 100, BatchWait: time.Millisecond, BatchPatience: time.Hour}, g.run)
@@ -178,7 +177,7 @@ func TestBatcherGivingUp(t *testing.T) {
 	}
 	close(g.let)
 	if _, err := b.submitItems(first, "doubling", []int{1}); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("called with a deadline that is over: %v", err)
+		t.Errorf("called after its deadline: %v", err)
 	}
 	if got, err := b.submitItems(t.Context(), "doubling", []int{3}); err != nil || got[0] != 6 {
 		t.Errorf("afterwards: %v, %v", got, err)

@@ -23,8 +23,8 @@ import (
 //
 // A bound is a hint. It may delay a row but never loses one: the next walk from the head finds whatever
 // appears behind it. Causes are a transaction that took long to commit, an edit by hand, or a clock that was
-// set back unnoticed. If the database's clock is seen to go back, the bounds are forgotten. Each store has
-// its own memory, and a new one has none.
+// set back unnoticed. If the database's clock is seen to step backwards, the bounds are discarded. Each store
+// has its own memory, and a new one has none.
 const (
 	// fullWalkEvery is the pause between walks from the head, and so the longest wait of a row behind a
 	// bound. After a slow walk, the pause is fullWalkShare times as long as the walk took.
@@ -46,8 +46,8 @@ const (
 // more than its limit.
 func (s *Store) heldMargin() time.Duration { return s.options.StatementTimeout + time.Second }
 
-// noteClockOverride notes the moment of a clock that a test moves. If it is set back, everything is forgotten: it
-// may be far ahead again before the next look.
+// noteClockOverride notes the moment of a clock that a test moves. If it is set back, all bounds are
+// discarded: it may be far ahead again before the next look.
 func (s *Store) noteClockOverride(at time.Time) {
 	if was := s.virtual.Swap(&at); was == nil || !at.Before(*was) {
 		return

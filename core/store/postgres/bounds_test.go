@@ -82,11 +82,11 @@ func TestQueueBoundsRecordLook(t *testing.T) {
 func TestWalksBeginAtHeadWhileQuick(t *testing.T) {
 	var b queueBounds
 	if got := b.currentArgs(); got != nil {
-		t.Errorf("they begin at %v", got)
+		t.Errorf("quick walks begin at %v", got)
 	}
 	b.slow = true
 	if got := b.currentArgs(); len(got) != len(b.arguments.statementArgs()) {
-		t.Errorf("where walks are slow, there are %d arguments", len(got))
+		t.Errorf("where walks are slow, they have %d arguments", len(got))
 	}
 }
 
@@ -106,7 +106,7 @@ func TestCountsBeginAtHeadWhileQuick(t *testing.T) {
 		b.slow = slow
 		got := b.argsFor(7, 8)
 		if incarnations, since := got[0].([]int64), got[3].(*time.Time); len(got) != 5 || (len(incarnations) == 1) != slow || (since != nil) != slow {
-			t.Errorf("slow %v: they begin at %v", slow, got)
+			t.Errorf("slow %v: counts begin at %v", slow, got)
 		}
 	}
 }

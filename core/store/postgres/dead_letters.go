@@ -106,7 +106,7 @@ func (s *Store) SettleDeadLetter(ctx context.Context, id int64, outcome, actor s
 	return done, err
 }
 
-// discardDeadLetters looks at a bounded page of the open dead letters, and closes the selected
+// discardDeadLetters examines a bounded page of the open dead letters, and closes the selected
 // ones. If another call has locked a dead letter, that call closes it. The ids go through an array:
 // a join would compare each row of the page with each other row.
 const discardDeadLetters = `

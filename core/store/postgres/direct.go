@@ -24,7 +24,7 @@ const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($
 // can choose workers without knowing the rows: one for the first row, one for the second, and so on. The
 // statement assigns them. The alternative is to read a list of rows without locks, and move it with a second
 // statement. That would be cheaper to judge, but two executors would read the same rows, and one of them
-// would have worked in vain.
+// would have worked for nothing.
 //
 // Locks are taken in the same order as by dispatch: turns, incarnations, rows. So the statement first counts
 // the due rows (seen), in order not to take the turn or count the load of a worker that gets

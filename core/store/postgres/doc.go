@@ -28,14 +28,13 @@
 //
 // # Two tables
 //
-// An execution has one permanent row (execution_record), which is written when it is created and
-// when it ends, and a row of work (execution_work) until it has ended. The view named execution
-// joins both. Every step locks the row of work, and an end deletes it and writes the record in the
-// same statement, in this order: work before record. A decision about a chain locks the record of
-// its first row. If that row itself has not ended, its work is locked before (see lockChain). The
-// update of the record reads whether children have come. It judges the newest version of the row
-// that it locks: it sees a child that was created before, and a child that is created later waits
-// for the lock and finds the end handled.
+// An execution has one permanent row (execution_record), which is written when it is created and when it
+// ends, and a row of work (execution_work) until it has ended. The view named execution joins both. Every
+// step locks the row of work, and an end deletes it and writes the record in the same statement, in this
+// order: work before record. A decision about a chain locks the record of its first row. If that row itself
+// has not ended, its work is locked before (see lockChain). The update of the record reads whether children
+// were created. It judges the newest version of the row that it locks: it sees a child that was created
+// before, and a child that is created later waits for the lock and finds the end handled.
 //
 // A claim, a mark and a request to cancel change no column of any index of work, and an end none of any index
 // of the records: each stays on its page (HOT). Rows that have ended and are not handled are in a separate
@@ -58,14 +57,13 @@
 //
 // # Plans
 //
-// All statements reach their rows by an index, so the store's connections turn off every plan that
-// would not: sequential and bitmap scans, hash and merge joins. One bad choice remains: to read an
-// index from end to end and compare each row with the batch. The planner considers that free while
-// the table is small, and a kept plan keeps that choice as the table grows. So the session plans a
-// statement for its arguments and for the present size of the table: a kept plan from an empty
-// table was seen to take 170 ms for a batch of 100 on a table of 10,000. The plan of a statement
-// without parameters inside a function is kept all the same. The audit's trigger has one, and
-// allows itself hash joins and no nested loops.
+// All statements reach their rows by an index, so the store's connections turn off every plan that would not:
+// sequential and bitmap scans, hash and merge joins. One bad choice remains: to read an index from end to end
+// and compare each row with the batch. The planner considers that free while the table is small, and a kept
+// plan keeps that choice as the table grows. So the session plans a statement for its arguments and for the
+// present size of the table: a kept plan from an empty table was seen to take 170 ms for a batch of 100 on a
+// table of 10,000. The plan of a statement without parameters inside a function is kept nevertheless. The
+// audit's trigger has one, and allows itself hash joins and no nested loops.
 //
 // For a few rows, planning costs more than executing. So the statements of an execution's life
 // (creation without keys, dispatch in one step, claim, result, handling, mark, and the reads of rows

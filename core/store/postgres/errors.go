@@ -164,7 +164,7 @@ func (s *Store) runOnConnection(ctx context.Context, op string, do func(ctx cont
 	}
 }
 
-// query executes one statement, which commits by itself, and hands each row of its answer to scan.
+// query executes one statement, which commits by itself, and passes each row of its answer to scan.
 // scan may get a row a second time.
 func (s *Store) query(ctx context.Context, op string, scan func(pgx.Rows) error, sql string, args ...any) error {
 	return s.runWithRetries(ctx, op, func(ctx context.Context, conn *pgx.Conn) error {
@@ -252,7 +252,7 @@ func (s *Store) sendHeartbeat(ctx context.Context, op string, queue func(p *pgx.
 	}
 }
 
-// forEachRow hands each row of an answer to scan.
+// forEachRow passes each row of an answer to scan.
 func forEachRow(scan func(pgx.Rows) error) func(pgx.Rows) error {
 	return func(rows pgx.Rows) error {
 		for rows.Next() {

@@ -204,7 +204,7 @@ func (p *pool) probeWritable() (any, error) {
 		p.refusing.Store(p.sinceBorn())
 		return false, err
 	}
-	defer conn.Close(ctx) //nolint:errcheck // it was only asked
+	defer conn.Close(ctx) //nolint:errcheck // it was only queried
 	readOnly := ""
 	if err = conn.QueryRow(ctx, "show transaction_read_only", pgx.QueryExecModeSimpleProtocol).Scan(&readOnly); err != nil || readOnly != "off" {
 		p.refusing.Store(p.sinceBorn())

@@ -83,7 +83,7 @@ select coalesce((select max(id) from page), 0), (select count(*) from page),
 const open = `%[1]s.ended is null or %[1]s.orchestrated_at is null or %[1]s.ended > (select old from clock) or %[1]s.idempotency_key is not null`
 
 // The lookups are subselects, each by an index of its own. The running sum bounds the rows. The
-// answer names the last chain that was looked at, if the bound left others for the next step.
+// answer names the last chain that was examined, if the bound left others for the next step.
 var deleteOldChains = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval as old),
 over as materialized (
@@ -150,8 +150,8 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 // first group that is too young, and at the oldest open transaction, below which nothing can appear any more.
 // One executor at a time makes such a step; another one that finds the place locked has nothing to do. The
 // limit bounds the groups, which are the rows of the table; the answer counts lines, of which a group has up
-// to 64. A limit of lines would read many groups for the few that leave. The place is that of the last line
-// of the last group.
+// to 64. A limit of lines would read many groups for the few that are deleted. The place is that of the last
+// line of the last group.
 const purgeTransitions = `
 with place as materialized (
     select g.transaction, g.id from execution_transition_gone g for update skip locked
@@ -228,10 +228,9 @@ old as materialized (
 gone as (delete from worker_incarnation where incarnation = any(array(select incarnation from old)) returning 1)
 select (select count(*) from gone), coalesce((select max(incarnation) from page), 0), (select count(*) from page)`
 
-// A registration locks its worker. If it came first, the locked row names an incarnation that this
-// statement does not see, and stays. If it comes later, it finds no such worker and makes one. The
-// latest incarnation leaves by the same statement: the keys between both are checked when it is
-// over.
+// A registration locks its worker. If it came first, the locked row names an incarnation that this statement
+// does not see, and is kept. If it comes later, it finds no such worker and creates one. The latest
+// incarnation is deleted by the same statement: the keys between both are checked when it is over.
 const purgeWorkers = `
 with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) - $2::interval as old),
 page as materialized (

@@ -258,7 +258,7 @@ func collectLeniently(found *[]execution.Execution) func(pgx.Rows) error {
 	})
 }
 
-// scanExecutions returns a scan that hands each row on, with an error if it is unreadable.
+// scanExecutions returns a scan that passes each row to each, with an error if it is unreadable.
 func scanExecutions(each func(e execution.Execution, err error) error) func(pgx.Rows) error {
 	var r record
 	targets := r.scanTargets()
@@ -284,7 +284,7 @@ type verdict struct {
 
 func (v *verdict) toOutcome() outcome { return outcome{Applied: v.applied, From: v.from, Row: v.row} }
 
-// scanVerdicts returns a scan that hands each verdict on. An unreadable row comes with its readable
+// scanVerdicts returns a scan that passes each verdict to each. An unreadable row comes with its readable
 // columns: the statement has judged it, and has changed it or not, whatever the other columns
 // contain. An error would hide the answers for all other rows, and their callers would believe that
 // they had lost rows that they own.
@@ -327,7 +327,7 @@ func fromSeconds(s pgtype.Float8) time.Duration {
 }
 
 // encodeResult is a Result in the form of the database. The output stays as the action wrote it, so
-// the object is put together by hand: encoding/json would rewrite it.
+// the object is assembled by hand: encoding/json would rewrite it.
 func encodeResult(r *execution.Result) *string {
 	if r.Error == "" && r.Message == "" && r.FailedBy == execution.NoPart && len(r.Output) == 0 {
 		return nil
@@ -423,7 +423,7 @@ func momentOrNull(t time.Time) *time.Time {
 	return &t
 }
 
-// countOrNull leaves it to the table to refuse a negative number.
+// countOrNull relies on the table to refuse a negative number.
 func countOrNull(n int) *int32 {
 	if n == 0 {
 		return nil

@@ -11,8 +11,8 @@ import (
 
 type outcome = store.Outcome
 
-// readableRetry leaves out a row that a newer program created for a reason which this one does not
-// know. It is a condition of the walk, so that such rows take no places of others.
+// readableRetry leaves out a row that a newer program created for a reason that this one does not know. It is
+// a condition of the walk, so that such rows do not displace others.
 const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11::text[]))`
 
 // Rows wait in lanes. A lane has the rows of one runtime that are pinned to the same worker or to none, and

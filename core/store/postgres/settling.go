@@ -9,15 +9,15 @@ import (
 	"handoff/core/store"
 )
 
-// Nothing here waits for a lock: the statement passes over a locked chain or child, which comes with a later
-// batch. So batches of several executors can't block each other, whatever the order of their chains. A chain
-// into which children are being created does not delay the others.
+// Nothing here waits for a lock: the statement skips a locked chain or child, which a later batch includes.
+// So batches of several executors can't block each other, whatever the order of their chains. A chain into
+// which children are being created does not delay the others.
 //
 // A chain's note (settling_at) is judged on the statement's snapshot, and again on the newest
 // version once the row is locked. If a snapshot has the note, it also has every child that waited
 // when the note was committed, because each was committed before under the same lock. A child that
 // was created later does not wait (see createChildren). So "seen" has all of them, up to the bound,
-// and the note goes when as many were moved as were seen.
+// and the note is removed when as many were moved as were seen.
 //
 // Rows with known ids must be found by their ids. So the conditions are not written like those of the partial
 // indexes of notes and of waiting children. Otherwise the plan would read those indexes from end to end for

@@ -10,7 +10,7 @@ import (
 	"handoff/core/store"
 )
 
-// The survey looks at up to lookedThrough rows of each list. Of results it reads only those of ends
+// The survey examines up to lookedThrough rows of each list. Of results it reads only those of ends
 // that are not handled: they are few, but may be large.
 const (
 	lookedThrough = 10000
