@@ -206,7 +206,7 @@ func withMigrationLock(ctx context.Context, conn *pgx.Conn, f func(all []migrati
 		return f(all, applied)
 	}()
 	if _, unlock := conn.Exec(ctx, "select pg_advisory_unlock($1)", lock); unlock != nil && err == nil {
-		err = fmt.Errorf("migrations: giving the lock back: %w", unlock)
+		err = fmt.Errorf("migrations: releasing the lock: %w", unlock)
 	}
 	return err
 }

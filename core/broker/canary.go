@@ -127,7 +127,7 @@ func (c *canary) roundTrip(ctx context.Context, arrivals Consumer) error {
 	}
 	arrivals.Ack(d)
 	if len(d.Deaths) == 0 || d.Deaths[0].Queue != c.name || d.Deaths[0].Reason != DeathExpired {
-		return fmt.Errorf("the message came round with deaths %+v, not expired in %s", d.Deaths, c.name)
+		return fmt.Errorf("the message arrived with the deaths %+v, not with an expiry in %s", d.Deaths, c.name)
 	}
 	return nil
 }

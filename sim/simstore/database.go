@@ -100,16 +100,16 @@ type Database struct {
 	// demoted is the fault that has made another server the primary, at demotedAt; empty for none. Older
 	// connections still lead to the old server. retired is the demotedAt of the latest one that Retire has
 	// ended, with all connections made until then.
-	demoted            string
-	demotedAt, retired time.Duration
-	rollback, unread   rollback
+	demoted                     string
+	demotedAt, retired          time.Duration
+	writeFailures, readFailures failureShare
 	// session numbers the periods in which the server was up, from 1: connections are lost with
 	// their session.
 	session uint64
 }
 
-// rollback makes a share of the writes, or reads, fail with an error, drawn from its own stream.
-type rollback struct {
+// failureShare makes a share of the writes, or reads, fail with an error, drawn from its own stream.
+type failureShare struct {
 	fault      string
 	err        error
 	perMillion uint64
@@ -213,7 +213,7 @@ func (da *Database) SetRollback(perMillion uint64, fault, code, message string) 
 	if strings.HasPrefix(code, "40") {
 		err = fmt.Errorf("%w: %s (%s)", store.ErrUnavailable, message, code)
 	}
-	da.rollback = rollback{fault: fault, err: err, perMillion: perMillion, stream: da.k.Stream("database/rollback")}
+	da.writeFailures = failureShare{fault: fault, err: err, perMillion: perMillion, stream: da.k.Stream("database/rollback")}
 }
 
 // statementError is an error about a statement itself, which the database would refuse a second time, too.
@@ -225,7 +225,7 @@ func (s statementError) Error() string { return s.text }
 // SetReadErrors makes a share of the statements that only read fail because memory is short
 // (SQLSTATE 53200), for the fault of that name; a share of zero ends it.
 func (da *Database) SetReadErrors(perMillion uint64, fault string) {
-	da.unread = rollback{fault: fault, err: errMemory, perMillion: perMillion, stream: da.k.Stream("database/reads")}
+	da.readFailures = failureShare{fault: fault, err: errMemory, perMillion: perMillion, stream: da.k.Stream("database/reads")}
 }
 
 // SetHang makes the database accept everything and answer nothing, for the fault of that name; the
@@ -272,7 +272,7 @@ func (da *Database) Retire() { da.demoted, da.retired = "", da.demotedAt }
 // if none does.
 func (da *Database) faultError(process string, over *connection, writes bool) error {
 	if !writes {
-		return da.unread.drawFailure(da, process)
+		return da.readFailures.drawFailure(da, process)
 	}
 	if da.readOnly != "" {
 		da.net.Touch(simnet.Touched{Fault: da.readOnly, Process: process})
@@ -286,16 +286,16 @@ func (da *Database) faultError(process string, over *connection, writes bool) er
 		da.net.Touch(simnet.Touched{Fault: da.full, Process: process})
 		return errFull
 	}
-	return da.rollback.drawFailure(da, process)
+	return da.writeFailures.drawFailure(da, process)
 }
 
 // drawFailure draws whether a statement fails.
-func (r *rollback) drawFailure(db *Database, process string) error {
-	if r.perMillion == 0 || !r.stream.Chance(r.perMillion) {
+func (f *failureShare) drawFailure(db *Database, process string) error {
+	if f.perMillion == 0 || !f.stream.Chance(f.perMillion) {
 		return nil
 	}
-	db.net.Touch(simnet.Touched{Fault: r.fault, Process: process})
-	return r.err
+	db.net.Touch(simnet.Touched{Fault: f.fault, Process: process})
+	return f.err
 }
 
 // PostgreSQL's errors, with their SQLSTATE. Nothing was applied in any of these cases.

@@ -25,12 +25,12 @@ type pool struct {
 	idle    []*connection
 	taken   int
 	waiting []kernel.Wait
-	// suspect is the time at which a call last ended without an answer: connections used before that are
+	// suspectAt is the time at which a call last ended without an answer: connections used before that are
 	// pinged first.
-	suspect time.Duration
-	// thrown is the time at which all connections were last discarded. refusing is the time at which a new
+	suspectAt time.Duration
+	// discardedAt is the time at which all connections were last discarded. readOnlyAt is the time at which a new
 	// connection was last read-only like the old ones.
-	thrown, refusing time.Duration
+	discardedAt, readOnlyAt time.Duration
 }
 
 // connection is a connection of the pool.
@@ -56,7 +56,7 @@ const (
 )
 
 func (c *Client) newPool(size int, ping time.Duration) *pool {
-	return &pool{c: c, size: size, ping: ping, suspect: never, thrown: never, refusing: never}
+	return &pool{c: c, size: size, ping: ping, suspectAt: never, discardedAt: never, readOnlyAt: never}
 }
 
 // setupTrips returns the number of round trips that make a connection ready for a statement.
@@ -96,7 +96,7 @@ func (p *pool) acquireConnection(ctx context.Context, ask bool) (*connection, er
 		p.idle = p.idle[:n-1]
 		switch {
 		case p.hasEnded(cn):
-		case ask && k.Now()-cn.used <= maxIdleUnpinged && cn.used > p.suspect:
+		case ask && k.Now()-cn.used <= maxIdleUnpinged && cn.used > p.suspectAt:
 			return cn, nil
 		case !ask && !p.c.path.Silent(cn.number):
 			return cn, nil
@@ -117,14 +117,14 @@ func (p *pool) acquireConnection(ctx context.Context, ask bool) (*connection, er
 
 // hasEnded reports whether a connection has ended and its pool knows this.
 func (p *pool) hasEnded(cn *connection) bool {
-	return cn.session != p.c.db.session || cn.made < p.thrown || cn.made <= p.c.db.retired || p.c.path.Broken(cn.number)
+	return cn.session != p.c.db.session || cn.made < p.discardedAt || cn.made <= p.c.db.retired || p.c.path.Broken(cn.number)
 }
 
 // releaseConnection returns a connection to the pool. If no answer came over it, it is closed.
 func (p *pool) releaseConnection(cn *connection, err error) {
 	now := p.c.db.k.Now()
 	if err != nil {
-		p.suspect = now
+		p.suspectAt = now
 	} else if !p.hasEnded(cn) {
 		cn.used = now
 		p.idle = append(p.idle, cn)
@@ -149,8 +149,8 @@ type dialAttempt struct {
 	p     *pool
 	wait  kernel.Wait
 	until time.Duration
-	// beside reports whether the connection is only made as a test, and not for the pool.
-	beside bool
+	// testOnly reports whether the connection is only made as a test, and not for the pool.
+	testOnly bool
 
 	over bool
 	made *connection
@@ -159,7 +159,7 @@ type dialAttempt struct {
 
 func (p *pool) startDial(w kernel.Wait, beside bool) *dialAttempt {
 	k := p.c.db.k
-	d := &dialAttempt{p: p, wait: w, until: k.Now() + connectTimeout, beside: beside}
+	d := &dialAttempt{p: p, wait: w, until: k.Now() + connectTimeout, testOnly: beside}
 	k.AfterEvent(min(connectTimeout, p.c.path.Trips(tripsOfConnect)), d)
 	return d
 }
@@ -184,7 +184,7 @@ func (d *dialAttempt) Fire() {
 		d.made = &connection{number: d.p.c.path.Connect(), session: db.session, made: now, used: now, fresh: true}
 	}
 	d.over = true
-	if d.wait.Done() || d.beside {
+	if d.wait.Done() || d.testOnly {
 		return
 	}
 	// Its caller no longer waits.
@@ -268,9 +268,9 @@ func (p *pool) moveToPrimary(ctx context.Context, cn *connection) bool {
 	switch {
 	case p.c.keepsDemoted:
 		return false
-	case cn.made < p.thrown:
+	case cn.made < p.discardedAt:
 		return true
-	case p.refusing != never && db.k.Now()-p.refusing < writableRecheck:
+	case p.readOnlyAt != never && db.k.Now()-p.readOnlyAt < writableRecheck:
 		return false
 	}
 	d := p.startDial(db.k.NewWait(), true)
@@ -278,7 +278,7 @@ func (p *pool) moveToPrimary(ctx context.Context, cn *connection) bool {
 		return false
 	}
 	if d.err != nil || db.readOnly != "" {
-		p.refusing = db.k.Now()
+		p.readOnlyAt = db.k.Now()
 		return false
 	}
 	p.discardAll(cn)
@@ -287,8 +287,8 @@ func (p *pool) moveToPrimary(ctx context.Context, cn *connection) bool {
 
 // discardAll discards all connections.
 func (p *pool) discardAll(cn *connection) {
-	if cn.made >= p.thrown {
-		p.thrown = p.c.db.k.Now()
+	if cn.made >= p.discardedAt {
+		p.discardedAt = p.c.db.k.Now()
 		p.idle = p.idle[:0]
 	}
 }

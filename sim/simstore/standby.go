@@ -36,7 +36,7 @@ func (s *Standby) Promote(fault string) {
 	db.sink, db.event, db.made, db.onStatement, db.onEmptyCall = before.sink, before.event, before.made, before.onStatement, before.onEmptyCall
 	db.readOnly, db.full, db.noConnections = before.readOnly, before.full, before.noConnections
 	db.demoted, db.demotedAt, db.retired = before.demoted, before.demotedAt, before.retired
-	db.rollback, db.unread, db.session = before.rollback, before.unread, before.session
+	db.writeFailures, db.readFailures, db.session = before.writeFailures, before.readFailures, before.session
 	db.emit(&history.Event{Kind: history.DatabaseRewound, Process: Server, Due: s.at})
 	for db.rows.n < before.rows.n {
 		db.rows.addRow(execution.Execution{})

@@ -33,30 +33,30 @@ type lane struct {
 	// window holds an entry for each publish without an outcome. inFlight holds the written ones,
 	// oldest first.
 	window   chan struct{}
-	inFlight chan inFlight
+	inFlight chan inFlightPublish
 	// returns has room for more than can be in flight, because the library drops a return that
 	// finds no room.
 	returns chan amqp.Return
 	// behind holds the publishes of inFlight that wait behind a stuck one. Only settle uses it.
-	behind []inFlight
+	behind []inFlightPublish
 	// more signals that items were added.
 	more chan struct{}
 
 	mu    sync.Mutex
-	items []item
+	items []batchItem
 	// stuck reports whether the oldest publish is stuck. Until it has its outcome, nothing is added.
 	stuck bool
 }
 
-// item is one message of a batch.
-type item struct {
+// batchItem is one message of a batch.
+type batchItem struct {
 	batch *batch
 	index int
 }
 
-// inFlight is one publish without an outcome.
-type inFlight struct {
-	item
+// inFlightPublish is one publish without an outcome.
+type inFlightPublish struct {
+	batchItem
 	sequence     int64
 	written      time.Time
 	confirmation *amqp.DeferredConfirmation
@@ -71,7 +71,7 @@ func (p *publisher) newLane() *lane {
 	window := p.s.b.opts.Window
 	return &lane{
 		p: p, retired: make(chan struct{}),
-		window: make(chan struct{}, window), inFlight: make(chan inFlight, window), more: make(chan struct{}, 1),
+		window: make(chan struct{}, window), inFlight: make(chan inFlightPublish, window), more: make(chan struct{}, 1),
 	}
 }
 
@@ -105,7 +105,7 @@ func (l *lane) publishUntilRetired() {
 }
 
 // addItem queues a message for writing. If the lane is stuck, it settles the message as not sent.
-func (l *lane) addItem(it item) {
+func (l *lane) addItem(it batchItem) {
 	l.mu.Lock()
 	stuck := l.stuck
 	if !stuck {
@@ -125,12 +125,12 @@ func (l *lane) addItem(it item) {
 
 // nextItem waits for a message to write. It returns false when the lane has retired or the session has
 // ended.
-func (l *lane) nextItem() (it item, ok bool) {
+func (l *lane) nextItem() (it batchItem, ok bool) {
 	for {
 		l.mu.Lock()
 		if len(l.items) > 0 {
 			it = l.items[0]
-			l.items[0] = item{}
+			l.items[0] = batchItem{}
 			if l.items = l.items[1:]; len(l.items) == 0 {
 				l.items = nil
 			}
@@ -141,9 +141,9 @@ func (l *lane) nextItem() (it item, ok bool) {
 		select {
 		case <-l.more:
 		case <-l.retired:
-			return item{}, false
+			return batchItem{}, false
 		case <-l.p.s.done:
-			return item{}, false
+			return batchItem{}, false
 		}
 	}
 }
@@ -174,7 +174,7 @@ func (l *lane) writeItems() {
 			s.end(fmt.Errorf("publish: %w", err))
 			return
 		}
-		l.inFlight <- inFlight{it, sequence, time.Now(), confirmation}
+		l.inFlight <- inFlightPublish{it, sequence, time.Now(), confirmation}
 	}
 }
 
@@ -223,7 +223,7 @@ func (l *lane) settleInFlight() {
 
 // oldestInFlight waits for the oldest publish without an outcome. It returns false when the lane has retired
 // because there was none for too long, or the session has ended.
-func (l *lane) oldestInFlight(idle *time.Timer) (f inFlight, ok bool) {
+func (l *lane) oldestInFlight(idle *time.Timer) (f inFlightPublish, ok bool) {
 	if len(l.behind) > 0 {
 		f = l.behind[0]
 		l.behind = l.behind[1:]
@@ -245,7 +245,7 @@ func (l *lane) oldestInFlight(idle *time.Timer) (f inFlight, ok bool) {
 }
 
 // awaitConfirm waits for the confirm of the oldest publish. It returns false when the session has ended.
-func (l *lane) awaitConfirm(f *inFlight, late *time.Timer) bool {
+func (l *lane) awaitConfirm(f *inFlightPublish, late *time.Timer) bool {
 	s := l.p.s
 	oldest := s.b.opts.OldestConfirm
 	// During an alarm the broker does not read, so it confirms nothing; that time does not count.
@@ -276,7 +276,7 @@ func (l *lane) awaitConfirm(f *inFlight, late *time.Timer) bool {
 }
 
 // settleStuckLane settles everything that waits for a stuck lane, so that no caller keeps waiting.
-func (l *lane) settleStuckLane(f *inFlight) {
+func (l *lane) settleStuckLane(f *inFlightPublish) {
 	l.mu.Lock()
 	l.stuck = true
 	items := l.items
@@ -337,6 +337,6 @@ func (p *publisher) answeredSince(written time.Time) time.Duration {
 func (p *publisher) sendProbe() {
 	if p.probing.CompareAndSwap(false, true) {
 		p.prober.pending.Add(1)
-		p.prober.addItem(item{probeBatch(), 0})
+		p.prober.addItem(batchItem{probeBatch(), 0})
 	}
 }

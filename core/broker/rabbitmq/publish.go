@@ -138,7 +138,7 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 			continue
 		}
 		e := &b.entries[i]
-		s.publisher.claimLane(routeName{e.exchange, e.key}).addItem(item{b, i})
+		s.publisher.claimLane(routeName{e.exchange, e.key}).addItem(batchItem{b, i})
 	}
 	select {
 	case <-b.done:
@@ -154,8 +154,8 @@ type entry struct {
 	publishing    amqp.Publishing
 }
 
-// pending means no outcome yet.
-const pending broker.Outcome = 0xff
+// noOutcome means no outcome yet.
+const noOutcome broker.Outcome = 0xff
 
 // batch is one call of Publish.
 type batch struct {
@@ -175,7 +175,7 @@ func newBatch(log *slog.Logger, ms []broker.Message) *batch {
 		outcomes: make([]broker.Outcome, len(ms)), taken: make([]bool, len(ms)), left: len(ms),
 	}
 	for i := range ms {
-		b.outcomes[i] = pending
+		b.outcomes[i] = noOutcome
 	}
 	for i := range ms {
 		var err error
@@ -195,7 +195,7 @@ func newBatch(log *slog.Logger, ms []broker.Message) *batch {
 func probeBatch() *batch {
 	return &batch{
 		entries: []entry{{key: ProbeKey}}, done: make(chan struct{}),
-		outcomes: []broker.Outcome{pending}, taken: make([]bool, 1), left: 1,
+		outcomes: []broker.Outcome{noOutcome}, taken: make([]bool, 1), left: 1,
 	}
 }
 
@@ -222,7 +222,7 @@ func newEntry(m *broker.Message) (entry, error) {
 func (b *batch) takeEntry(i int) (*entry, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over || b.outcomes[i] != pending {
+	if b.over || b.outcomes[i] != noOutcome {
 		return nil, false
 	}
 	b.taken[i] = true
@@ -233,14 +233,14 @@ func (b *batch) takeEntry(i int) (*entry, bool) {
 func (b *batch) hasOutcome(i int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.outcomes[i] != pending
+	return b.outcomes[i] != noOutcome
 }
 
 // setOutcome notes an outcome; only the first one counts.
 func (b *batch) setOutcome(i int, o broker.Outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over || b.outcomes[i] != pending {
+	if b.over || b.outcomes[i] != noOutcome {
 		return
 	}
 	b.outcomes[i] = o
@@ -258,7 +258,7 @@ func (b *batch) finalOutcomes() []broker.Outcome {
 	b.over = true
 	for i, o := range b.outcomes {
 		switch {
-		case o != pending:
+		case o != noOutcome:
 		case b.taken[i]:
 			b.outcomes[i] = broker.Unknown
 		default:

@@ -19,16 +19,16 @@ import (
 // A batch belongs to no caller: it continues when a caller gives up. A caller that gives up before its batch
 // was sent knows that nothing was applied. Later it does not know.
 type batcher[Q, R any] struct {
-	run     func(ctx context.Context, items []Q) ([]R, []error)
-	limit   int
-	wait    time.Duration
-	patient time.Duration
-	flights int
+	run         func(ctx context.Context, items []Q) ([]R, []error)
+	limit       int
+	wait        time.Duration
+	patience    time.Duration
+	maxUnderWay int
 
-	mu     sync.Mutex
-	queue  []*call[Q, R]
-	rows   int
-	flying int
+	mu       sync.Mutex
+	queue    []*call[Q, R]
+	rows     int
+	underWay int
 	// crowded reports whether the last batch consisted of several calls.
 	crowded bool
 	// since is the start of the queue's waiting time. timer launches the batch when that time is
@@ -39,7 +39,7 @@ type batcher[Q, R any] struct {
 
 type call[Q, R any] struct {
 	items []Q
-	left  bool
+	sent  bool
 	done  chan struct{}
 
 	results []R
@@ -47,7 +47,7 @@ type call[Q, R any] struct {
 }
 
 func newBatcher[Q, R any](o Options, run func(context.Context, []Q) ([]R, []error)) *batcher[Q, R] {
-	return &batcher[Q, R]{run: run, limit: o.BatchRows, wait: o.BatchWait, patient: o.BatchPatience, flights: inFlight}
+	return &batcher[Q, R]{run: run, limit: o.BatchRows, wait: o.BatchWait, patience: o.BatchPatience, maxUnderWay: inFlight}
 }
 
 // submitItems queues the items of one call and waits for their results.
@@ -74,7 +74,7 @@ func (b *batcher[Q, R]) submitItems(ctx context.Context, op string, items []Q) (
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if c.left {
+	if c.sent {
 		select {
 		case <-c.done:
 			return c.results, c.err
@@ -89,7 +89,7 @@ func (b *batcher[Q, R]) submitItems(ctx context.Context, op string, items []Q) (
 
 // launchBatches sends the batches that are due. The caller holds the lock.
 func (b *batcher[Q, R]) launchBatches() {
-	for len(b.queue) > 0 && b.flying < b.flights {
+	for len(b.queue) > 0 && b.underWay < b.maxUnderWay {
 		if left := b.holdBack() - time.Since(b.since); left > 0 && b.rows < b.limit {
 			if b.timer == nil {
 				b.timer = time.AfterFunc(left, b.launchOnTimer)
@@ -97,7 +97,7 @@ func (b *batcher[Q, R]) launchBatches() {
 			return
 		}
 		batch := b.takeBatch()
-		b.flying++
+		b.underWay++
 		go b.sendBatch(batch)
 	}
 }
@@ -105,8 +105,8 @@ func (b *batcher[Q, R]) launchBatches() {
 // holdBack returns how long the queue may collect calls before it is sent.
 func (b *batcher[Q, R]) holdBack() time.Duration {
 	switch {
-	case b.flying > 0:
-		return b.patient
+	case b.underWay > 0:
+		return b.patience
 	case b.crowded:
 		return b.wait
 	}
@@ -118,7 +118,7 @@ func (b *batcher[Q, R]) holdBack() time.Duration {
 func (b *batcher[Q, R]) takeBatch() []*call[Q, R] {
 	n, rows := 0, 0
 	for n < len(b.queue) && (n == 0 || rows+len(b.queue[n].items) <= b.limit) {
-		b.queue[n].left = true
+		b.queue[n].sent = true
 		rows += len(b.queue[n].items)
 		n++
 	}
@@ -166,7 +166,7 @@ func (b *batcher[Q, R]) sendBatch(batch []*call[Q, R]) {
 		close(c.done)
 		at = end
 	}
-	b.flying--
+	b.underWay--
 	b.stopTimer()
 	b.launchBatches()
 }

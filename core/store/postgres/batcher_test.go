@@ -128,7 +128,7 @@ func TestBatcherHoldsBack(t *testing.T) {
 	b := newBatcher(Options{BatchRows: 3, BatchWait: time.Hour, BatchPatience: time.Hour}, g.run)
 	var wg sync.WaitGroup
 	call := func(n int) { wg.Go(func() { _, _ = b.submitItems(t.Context(), "doubling", []int{n}) }) }
-	landed := func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.flying == 0 }
+	landed := func() bool { b.mu.Lock(); defer b.mu.Unlock(); return b.underWay == 0 }
 	call(1)
 	<-g.entered
 	g.let <- struct{}{}
@@ -216,7 +216,7 @@ func TestBatcherUnderLoad(t *testing.T) {
 	until(t, "an empty batcher", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return b.rows == 0 && b.flying == 0
+		return b.rows == 0 && b.underWay == 0
 	})
 }
 

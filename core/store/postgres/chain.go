@@ -27,18 +27,18 @@ select f.id, f.cancel_requested_at is not null
  where f.id = (select id from first) and (select count(*) from work) >= 0
    for no key update of f`
 
-// newest is the id of the last row of the chain that begins with $1: its last retry, or the first
+// newestRowID is the id of the last row of the chain that begins with $1: its last retry, or the first
 // row itself. These are two lookups, each by an index. The planner has no index for a single
 // condition with "or", and would read the whole table.
-const newest = `coalesce((
+const newestRowID = `coalesce((
     select x.id from execution_record x where x.original_execution = $1 order by x.retry_count desc limit 1
 ), $1)`
 
 // lockNewest keeps the last row from ending, if it has not ended. Like the chain's lock, it is a
 // statement of its own.
-const lockNewest = `select w.id from execution_work w where w.id = ` + newest + ` for no key update of w`
+const lockNewest = `select w.id from execution_work w where w.id = ` + newestRowID + ` for no key update of w`
 
-var selectNewest = expandColumns(`select {e} from execution e where e.id = ` + newest)
+var selectNewest = expandColumns(`select {e} from execution e where e.id = ` + newestRowID)
 
 const requestCancel = `
 update execution_record set cancel_requested_at = coalesce($2::timestamptz, clock_timestamp()), cancel_requested_by = $3::text

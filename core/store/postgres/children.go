@@ -36,9 +36,9 @@ select f.id, coalesce(last.status, f.status)::text
  where f.id = any($1::bigint[])
    and case when last.id is null then f.orchestrated_at else last.orchestrated_at end is not null`
 
-// adopt marks chains, under their locks, as having children that wait. The step that handles the
+// markHasChildren marks chains, under their locks, as having children that wait. The step that handles the
 // end of a chain sees in its locked row that there are children to settle.
-const adopt = `update execution_record set has_children = true where id = any($1::bigint[]) and not has_children`
+const markHasChildren = `update execution_record set has_children = true where id = any($1::bigint[]) and not has_children`
 
 var skipNewChildren = `
 with judged as materialized (
@@ -204,7 +204,7 @@ func (s *Store) createUnderLock(ctx context.Context, tx pgx.Tx, items []indexedI
 		}
 	}
 	if len(adopting) > 0 {
-		if _, err := tx.Exec(ctx, adopt, adopting); err != nil {
+		if _, err := tx.Exec(ctx, markHasChildren, adopting); err != nil {
 			return nil, err
 		}
 	}

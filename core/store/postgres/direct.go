@@ -26,7 +26,7 @@ const readableRetryOf = `(e.retry_reason is null or e.retry_reason::text = any($
 // statement. That would be cheaper to judge, but two executors would read the same rows, and one of them
 // would have worked for nothing.
 //
-// Locks are taken in the same order as by dispatch: turns, incarnations, rows. So the statement first counts
+// Locks are taken in the same order as by dispatchRows: turns, incarnations, rows. So the statement first counts
 // the due rows (seen), in order not to take the turn or count the load of a worker that gets
 // nothing. Then it walks the rows and locks them as in claimForScheduling: it passes over rows that
 // another executor has locked or moved meanwhile. The statement's snapshot is older than the locks,

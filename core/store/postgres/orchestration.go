@@ -20,7 +20,7 @@ import (
 // unique index on (original, count) decides. Its id is read afterwards. Retries are numbered in the order of
 // the request, as the contract demands. Deadlocks need no other order, because the first row of each chain is
 // locked by then.
-var orchestrate = `
+var handleEnds = `
 with asked as materialized (
     select a.*, coalesce(e.original_execution, e.id) as chain
       from unnest($2::bigint[], $3::int[], $4::text[], $5::interval[], $6::int[])
@@ -146,7 +146,7 @@ func (s *Store) orchestrateRows(ctx context.Context, os []store.Orchestration, r
 		frees = append(frees, int32(retry.Free))
 	}
 	a := orchestrationAnswers{results: results, retries: make(map[retryKey]int64), wanted: make(map[int]retryKey)}
-	if err := s.keptPlanQuery(keptHashed)(ctx, op, a.rowScanner(counts), orchestrate, s.clockOverride(), ids, counts, reasons, delays, frees); err != nil {
+	if err := s.keptPlanQuery(keptHashed)(ctx, op, a.rowScanner(counts), handleEnds, s.clockOverride(), ids, counts, reasons, delays, frees); err != nil {
 		return err
 	}
 	if err := s.addExistingRetries(ctx, a.wanted, a.retries); err != nil {
@@ -158,7 +158,7 @@ func (s *Store) orchestrateRows(ctx context.Context, os []store.Orchestration, r
 	return nil
 }
 
-// orchestrationAnswers collects the answers of orchestrate.
+// orchestrationAnswers collects the answers of handleEnds.
 type orchestrationAnswers struct {
 	results []store.Orchestrated
 	// retries are the inserted rows. wanted are the requested ones, by the index of their item.

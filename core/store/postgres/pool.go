@@ -36,19 +36,19 @@ type pool struct {
 	*pgxpool.Pool
 	ping time.Duration
 
-	// suspect is the time at which a call last ended without an answer, in nanoseconds since born. A
+	// suspectAt is the time at which a call last ended without an answer, in nanoseconds since born. A
 	// connection that was last used before that is pinged first, however short it was idle.
-	suspect atomic.Int64
-	born    time.Time
-	// refusing is the time at which a new connection was last found to be read-only, like those of the pool,
+	suspectAt atomic.Int64
+	born      time.Time
+	// readOnlyAt is the time at which a new connection was last found to be read-only, like those of the pool,
 	// in nanoseconds since born.
-	refusing atomic.Int64
-	resets   atomic.Int64
-	probes   singleflight.Group
+	readOnlyAt atomic.Int64
+	resets     atomic.Int64
+	probes     singleflight.Group
 	// mu keeps two problems found at the same time from discarding the connections made between them.
-	mu      sync.Mutex
-	thrown  int64
-	dialing *pgx.ConnConfig
+	mu          sync.Mutex
+	discardedAt int64
+	dialing     *pgx.ConnConfig
 }
 
 // usage holds the times when a connection of the pool was made and last used, in nanoseconds since the pool
@@ -65,7 +65,7 @@ func newPool(ctx context.Context, config *pgxpool.Config, size int, o Options) (
 	config = config.Copy()
 	config.MaxConns = int32(size) //nolint:gosec // the configuration bounds it
 	p := &pool{ping: o.PingTimeout, born: time.Now(), dialing: config.ConnConfig.Copy()}
-	p.refusing.Store(-int64(writableRecheck))
+	p.readOnlyAt.Store(-int64(writableRecheck))
 	config.AfterConnect = func(_ context.Context, conn *pgx.Conn) error {
 		now := p.sinceBorn()
 		conn.PgConn().CustomData()[usageKey] = &usage{made: now, last: now}
@@ -88,7 +88,7 @@ func (p *pool) acquireLive(ctx context.Context) (*pgxpool.Conn, error) {
 			return nil, err
 		}
 		u := usageOf(conn.Conn())
-		if p.sinceBorn()-u.last <= int64(maxIdleUnpinged) && u.last > p.suspect.Load() {
+		if p.sinceBorn()-u.last <= int64(maxIdleUnpinged) && u.last > p.suspectAt.Load() {
 			return conn, nil
 		}
 		if _, err := p.awaitAnswer(ctx, conn.Conn(), conn.Ping); err == nil && !conn.Conn().IsClosed() {
@@ -106,7 +106,7 @@ func (p *pool) acquireLive(ctx context.Context) (*pgxpool.Conn, error) {
 // would occupy its place in the pool for that time.
 func (p *pool) releaseConn(conn *pgxpool.Conn) {
 	if conn.Conn().IsClosed() {
-		p.suspect.Store(p.sinceBorn())
+		p.suspectAt.Store(p.sinceBorn())
 		p.discardConn(conn)
 		return
 	}
@@ -180,7 +180,7 @@ func (p *pool) moveToPrimary(ctx context.Context, u *usage) bool {
 	if p.isDiscarded(u) {
 		return true
 	}
-	if p.sinceBorn()-p.refusing.Load() < int64(writableRecheck) {
+	if p.sinceBorn()-p.readOnlyAt.Load() < int64(writableRecheck) {
 		return false
 	}
 	select {
@@ -201,13 +201,13 @@ func (p *pool) probeWritable() (any, error) {
 	defer cancel()
 	conn, err := pgx.ConnectConfig(ctx, p.dialing.Copy())
 	if err != nil {
-		p.refusing.Store(p.sinceBorn())
+		p.readOnlyAt.Store(p.sinceBorn())
 		return false, err
 	}
 	defer conn.Close(ctx) //nolint:errcheck // it was only queried
 	readOnly := ""
 	if err = conn.QueryRow(ctx, "show transaction_read_only", pgx.QueryExecModeSimpleProtocol).Scan(&readOnly); err != nil || readOnly != "off" {
-		p.refusing.Store(p.sinceBorn())
+		p.readOnlyAt.Store(p.sinceBorn())
 	}
 	return readOnly == "off", err
 }
@@ -216,7 +216,7 @@ func (p *pool) probeWritable() (any, error) {
 func (p *pool) isDiscarded(u *usage) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return u.made < p.thrown
+	return u.made < p.discardedAt
 }
 
 // discardAll discards every connection, because one of them is useless while a new one works. Connections in
@@ -224,10 +224,10 @@ func (p *pool) isDiscarded(u *usage) bool {
 func (p *pool) discardAll(u *usage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if u.made < p.thrown {
+	if u.made < p.discardedAt {
 		return // another caller with the same finding has done it
 	}
-	p.thrown = p.sinceBorn()
+	p.discardedAt = p.sinceBorn()
 	p.Reset()
 	p.resets.Add(1)
 }

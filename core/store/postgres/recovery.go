@@ -182,7 +182,7 @@ judged as materialized (
       from given g
 )`
 
-var reclaim = expandColumns(judgedReclaims + `,
+var reclaimRows = expandColumns(judgedReclaims + `,
 -- A dispatch that stayed unclaimed at a worker that stayed active counts against the worker. Entries too
 -- old for any window are deleted, too.
 blamed as (
@@ -195,7 +195,7 @@ forgotten as (
      where j.used > 0 and x.incarnation = j.incarnation and x.at < j.now - interval '1 day'
 ),
 moved as (
-    update execution_work w` + takeBack + `,
+    update execution_work w` + setRequested + `,
            -- If a claim expired, no executor has looked at the row for a while.
            unschedulable_since = null, dispatches = w.dispatches + j.used,
            written_by = j.ask_by::part, written_incarnation = null, written_epoch = j.ask_epoch,
@@ -228,7 +228,7 @@ func (s *Store) Reclaim(ctx context.Context, rs []store.Reclaim) ([]outcome, err
 		op:  op,
 		row: func(r *store.Reclaim) any { return r.Key.ID },
 		run: func(ctx context.Context, rs []store.Reclaim, results []outcome) error {
-			err := s.query(ctx, op, collectOutcomes(results), reclaim, s.reclaimArgs(rs)...)
+			err := s.query(ctx, op, collectOutcomes(results), reclaimRows, s.reclaimArgs(rs)...)
 			ids := make([]int64, len(rs))
 			for i := range rs {
 				ids[i] = int64(rs[i].Key.ID)
@@ -265,7 +265,7 @@ func statusOrNull(status execution.Status) *string {
 	return orNull(status.String())
 }
 
-const reap = `
+const markLost = `
 with asked as materialized (
     select * from unnest($2::bigint[], $3::bigint[], $4::bigint[]) with ordinality as a(ask_worker, ask_incarnation, ask_beat, n)
 ),
@@ -295,7 +295,7 @@ func (s *Store) Reap(ctx context.Context, rs []store.Reap) ([]bool, error) {
 				beats = append(beats, int64(r.Beat))
 			}
 			var n int
-			return s.query(ctx, op, scanInto(func() { marked[n-1] = true }, &n), reap, s.clockOverride(), workers, incarnations, beats)
+			return s.query(ctx, op, scanInto(func() { marked[n-1] = true }, &n), markLost, s.clockOverride(), workers, incarnations, beats)
 		},
 	}.runAll(ctx, rs)
 }

@@ -170,14 +170,14 @@ func (s *Store) SetLifecycle(ctx context.Context, w store.WorkerKey, to executio
 	})
 }
 
-// acting selects the incarnation $2 of the worker $3 if it may act in its own name. It is the
+// actingIncarnation selects the incarnation $2 of the worker $3 if it may act in its own name. It is the
 // condition of permission.refusalError, for statements that are sent before the answer to that is known.
-const acting = `select from worker_incarnation i join worker w on w.id = i.worker and w.incarnation = i.incarnation
+const actingIncarnation = `select from worker_incarnation i join worker w on w.id = i.worker and w.incarnation = i.incarnation
  where i.incarnation = $2 and i.worker = $3 and i.lifecycle not in ('stopped', 'lost')`
 
 // A late beat must not undo a newer one. And a database that lacks an acknowledged beat renews
 // nothing: it has lost writes, and it is unknown which others.
-const renew = `
+const renewLease = `
 update worker_incarnation
    set beat = $4, consumer_alive = $5,
        last_heartbeat = coalesce($1::timestamptz, clock_timestamp()),
@@ -195,7 +195,7 @@ update worker_incarnation
                 where x.id = any($17::bigint[]) and x.incarnation = $2 and x.status = 'scheduled' and x.scheduled_at < $16
            ),
            'last_failure', coalesce($1::timestamptz, clock_timestamp()) - $11::interval, 'average_execution_time_ms', $12::float8))
- where incarnation = $2 and beat < $4 and beat >= $14 and exists (` + acting + `)`
+ where incarnation = $2 and beat < $4 and beat >= $14 and exists (` + actingIncarnation + `)`
 
 // What became of the held rows. A row without work has ended, or this database has never known it; the
 // record tells which, and is read afterwards (see Heartbeat).
@@ -214,7 +214,7 @@ const (
 	unheld = `execution_work w
      where w.incarnation = $2 and w.status in ('running', 'canceling') and w.claim_beat < $4 and exists (` + actingSince + `)
        and (w.id, w.epoch) not in (select h.id, h.epoch from unnest($5::bigint[], $6::bigint[]) as h(id, epoch))`
-	actingSince = acting + ` and i.beat >= $1`
+	actingSince = actingIncarnation + ` and i.beat >= $1`
 )
 
 // existUnheld walks what was assigned to the incarnation since $8, and looks at the older rows $10. It also
@@ -284,7 +284,7 @@ func (s *Store) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, e
 		p.Queue(lockIncarnation, int64(b.Incarnation))
 		p.Queue(selectStanding, int64(b.Incarnation), int64(b.ID), now).Query(forEachRow(st.scanRow))
 		arguments := append([]any{now, int64(b.Incarnation), int64(b.ID), int64(b.Number), b.ConsumerAlive, b.Lease}, heartbeatArgs(&b)...)
-		p.Queue(renew, append(arguments, int64(b.Acknowledged), b.Messages, since, known)...)
+		p.Queue(renewLease, append(arguments, int64(b.Acknowledged), b.Messages, since, known)...)
 		if len(ids) > 0 {
 			var n int
 			var ended, cancel bool
@@ -355,7 +355,7 @@ locked as materialized (
 clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) as now from (select count(*) from locked) l),
 judged as materialized (select l.*, c.now, interval '0' as ask_delay from locked l cross join clock c),
 moved as (
-    update execution_work w` + takeBack + `,
+    update execution_work w` + setRequested + `,
            written_by = 'worker', written_incarnation = $2, written_epoch = w.epoch, written_reason = 'worker_shutdown'
       from judged j join execution_record r on r.id = j.id
      where w.id = j.id

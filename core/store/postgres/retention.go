@@ -79,8 +79,8 @@ select coalesce((select max(id) from page), 0), (select count(*) from page),
        exists (select from page where created <= (select old from clock)), array(select id from locked),
        coalesce((select id from page where id = (select min(id) from page) and created <= (select old from clock) + $2::interval - $5::interval), 0)`
 
-// open is the condition that a row of a chain is still needed, or has not been out of use for long enough.
-const open = `%[1]s.ended is null or %[1]s.orchestrated_at is null or %[1]s.ended > (select old from clock) or %[1]s.idempotency_key is not null`
+// chainNeeded is the condition that a row of a chain is still needed, or has not been out of use for long enough.
+const chainNeeded = `%[1]s.ended is null or %[1]s.orchestrated_at is null or %[1]s.ended > (select old from clock) or %[1]s.idempotency_key is not null`
 
 // The lookups are subselects, each by an index of its own. The running sum bounds the rows. The
 // answer names the last chain that was examined, if the bound left others for the next step.
@@ -89,12 +89,12 @@ with clock as materialized (select coalesce($1::timestamptz, clock_timestamp()) 
 over as materialized (
     select f.id, 1 + (select count(*) from execution_record r where r.original_execution = f.id) as size
       from execution_record f
-     where f.id = any($3::bigint[]) and not (` + fmt.Sprintf(open, "f") + `)
-       and not exists (select from execution_record r where r.original_execution = f.id and (` + fmt.Sprintf(open, "r") + `))
+     where f.id = any($3::bigint[]) and not (` + fmt.Sprintf(chainNeeded, "f") + `)
+       and not exists (select from execution_record r where r.original_execution = f.id and (` + fmt.Sprintf(chainNeeded, "r") + `))
        and not exists (select from execution_record c where c.parent = f.id)
        and (f.parent is null
-            or not exists (select from execution_record q where q.id = f.parent and (` + fmt.Sprintf(open, "q") + `))
-           and not exists (select from execution_record q where q.original_execution = f.parent and (` + fmt.Sprintf(open, "q") + `)))
+            or not exists (select from execution_record q where q.id = f.parent and (` + fmt.Sprintf(chainNeeded, "q") + `))
+           and not exists (select from execution_record q where q.original_execution = f.parent and (` + fmt.Sprintf(chainNeeded, "q") + `)))
 ),
 summed as materialized (select o.id, row_number() over w as place, sum(o.size) over w as rows from over o window w as (order by o.id)),
 taken as materialized (select id from summed where place = 1 or rows <= $4),

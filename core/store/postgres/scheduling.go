@@ -217,7 +217,7 @@ func schedulingArgs(now *time.Time, c store.SchedulingClaim) []any {
 // executors take turns, by a lock that claims and heartbeats do not take, and count the worker's
 // rows during their turn. The statement's own snapshot is older than that; the snapshot of a
 // volatile function is not.
-var dispatch = expandColumns(`
+var dispatchRows = expandColumns(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::interval[], $8::int[])
         with ordinality as a(ask_id, ask_epoch, ask_worker, ask_incarnation, ask_timeout, ask_limit, n)
@@ -291,7 +291,7 @@ func (s *Store) Dispatch(ctx context.Context, executor string, ds []store.Dispat
 			now := s.clockOverride()
 			err := s.query(ctx, op, scanVerdicts(func(v *verdict) {
 				results[v.n-1] = store.DispatchResult{Outcome: v.toOutcome(), WorkerUnfit: v.remark}
-			}), dispatch, append([]any{now, executor, ids, epochs, workers, incarnations, timeouts, limits}, s.holding.argsFor(incarnations...)...)...)
+			}), dispatchRows, append([]any{now, executor, ids, epochs, workers, incarnations, timeouts, limits}, s.holding.argsFor(incarnations...)...)...)
 			if err != nil {
 				return err
 			}
@@ -344,9 +344,9 @@ func (s *Store) MarkPublished(ctx context.Context, keys []execution.Key) ([]exec
 	return left, err
 }
 
-// takeBack is the part of an update of execution_work w that returns a row of the list j to
+// setRequested is the part of an update of execution_work w that returns a row of the list j to
 // requested: the next epoch has no owner. A delay in j.ask_delay makes it wait.
-const takeBack = `
+const setRequested = `
        set status = 'requested', epoch = w.epoch + 1, avoid_worker = coalesce(w.worker, w.avoid_worker), worker = null, incarnation = null,
            dispatch_deadline = null, scheduled_at = null, published_at = null,
            scheduling_at = null, scheduling_by = null, scheduling_expires_at = null,
@@ -375,7 +375,7 @@ freed as (
      where s.execution = m.id and m.concurrency is not null
 )`
 
-var park = expandColumns(`
+var parkRows = expandColumns(`
 with asked as materialized (
     select * from unnest($3::bigint[], $4::bigint[], $5::interval[], $6::boolean[], $7::interval[], $8::text[], $9::interval[], $10::interval[], $11::interval[])
         with ordinality as a(ask_id, ask_epoch, ask_delay, ask_unschedulable, ask_grace, ask_result, ask_patience, ask_watched, ask_seen, n)
@@ -404,7 +404,7 @@ judged as materialized (
       from graced g
 ),
 moved as (
-    update execution_work w` + takeBack + `, unschedulable_since = j.since,
+    update execution_work w` + setRequested + `, unschedulable_since = j.since,
            written_by = 'scheduler', written_incarnation = null, written_epoch = j.ask_epoch, written_reason = null
       from judged j join execution_record r on r.id = j.id
      where w.id = j.id and j.lawful and j.back
@@ -443,7 +443,7 @@ func (s *Store) Park(ctx context.Context, executor string, ps []store.Park) ([]o
 				watched, seen = append(watched, p.Watched), append(seen, p.Seen)
 				unschedulable, texts = append(unschedulable, p.Unschedulable), append(texts, encodeResult(&p.Result))
 			}
-			err := s.query(ctx, op, collectOutcomes(results), park, s.clockOverride(), executor, ids, epochs, delays, unschedulable, graces, texts, patiences, watched, seen)
+			err := s.query(ctx, op, collectOutcomes(results), parkRows, s.clockOverride(), executor, ids, epochs, delays, unschedulable, graces, texts, patiences, watched, seen)
 			return s.outcomesOfEnded(ctx, op, ids, results, err)
 		},
 	}.runAll(ctx, ps)
