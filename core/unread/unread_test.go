@@ -18,7 +18,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// archive stores messages, once it is back. It accepts the outcome that it refuses only after the
+// archive is a store whose first calls may fail. It accepts the outcome that it refuses only after the
 // given moment.
 type archive struct {
 	away    int

@@ -37,7 +37,7 @@ type lane struct {
 	// returns has room for more than can be in flight, because the library drops a return that
 	// finds no room.
 	returns chan amqp.Return
-	// behind holds the publishes of inFlight that wait behind a stuck one. Only settle uses it.
+	// behind holds the publishes of inFlight that wait behind a stuck one. Only settleInFlight uses it.
 	behind []inFlightPublish
 	// more signals that items were added.
 	more chan struct{}
