@@ -26,7 +26,7 @@ type Patience struct {
 }
 
 // DefaultPatience gives up after two minutes. Its wait is longer than deadlock_timeout (1 s), after which the
-// server ends an autovacuum that holds the lock, and shorter than any lease or statement timeout of the
+// server ends an autovacuum that holds the lock. It is shorter than any lease or statement timeout of the
 // daemons that wait behind it.
 var DefaultPatience = Patience{Lock: 2 * time.Second, Tries: 12, Pause: time.Second, LongestPause: 10 * time.Second}
 
@@ -35,7 +35,7 @@ type Holder struct {
 	PID         int
 	Application string
 	User        string
-	// State is that of pg_stat_activity. Query is its present or last one, truncated to 200 characters.
+	// State is its state in pg_stat_activity. Query is its present or last one, truncated to 200 characters.
 	State, Query string
 	// Age is the age of its transaction, in whole seconds.
 	Age time.Duration

@@ -31,9 +31,9 @@ func (s *Skew) Error() string {
 		s.Database, needs, s.Known, start, s.Known)
 }
 
-// SelectVersions reads from schema_version, for a program that knows version $1: the latest of the versions
-// that it knows, the latest of all, the greatest version that one of the others needs, and whether each of
-// the others records what it needs. Before 00012 the table had no such column.
+// SelectVersions reads schema_version for a program that knows version $1. It selects the latest of the
+// versions that it knows, the latest of all, the greatest version that one of the others needs, and whether
+// each of the others records what it needs. Before 00012 the table had no such column.
 const SelectVersions = `
 select coalesce(max(v.version) filter (where v.version <= $1::bigint), 0), coalesce(max(v.version), 0),
        coalesce(max((to_jsonb(v) ->> 'needs')::bigint) filter (where v.version > $1::bigint), 0),

@@ -36,10 +36,10 @@ var (
 	ErrUnavailable = errors.New("broker unavailable")
 	// ErrClosed: the session has ended; every unsettled delivery returns to its queue.
 	ErrClosed = errors.New("broker session closed")
-	// ErrCancelled: the broker cancelled the consumer, because its queue was deleted or moved
-	// (RabbitMQ rule 32), or because the consumer kept a delivery for too long (rule 31, from 4.3
-	// on). The session lives on, but the broker may still assign messages to the cancelled
-	// consumer. Closing the session returns those messages to the queue.
+	// ErrCancelled: the broker cancelled the consumer. Its queue was deleted or moved (RabbitMQ rule 32), or
+	// the consumer kept a delivery for too long (rule 31, from 4.3 on). The session lives on, but the broker
+	// may still assign messages to the cancelled consumer. Closing the session returns those messages to the
+	// queue.
 	ErrCancelled = errors.New("consumer cancelled by the broker")
 	// ErrPrecondition: a queue or exchange exists with other settings (406, defect D27).
 	ErrPrecondition = errors.New("queue or exchange exists with other settings")

@@ -31,8 +31,8 @@ const (
 // The canary dies in a queue made like a worker's and arrives in a queue bound like the dead letter
 // queue, with a wildcard. A dead message keeps its routing key, so the key identifies the canary.
 //
-// A second message goes to the exchange itself, with a key that only the dead letter queue's
-// binding matches: the broker returns it if that binding is missing.
+// A second message goes to the exchange itself, with a key that only the dead letter queue's binding matches.
+// The broker returns it if that binding is missing.
 //
 // The dead letter queue receives both. By their type, the dead letter handler acknowledges them and stores
 // nothing.

@@ -102,7 +102,7 @@ type Queue struct {
 	// queue renews the time. Zero means never.
 	Expires time.Duration
 	// KeepsReturned reports whether a message stays in the queue however often it is returned unacknowledged.
-	// Without this, a quorum queue of RabbitMQ 4 treats a message as poison at its 21st return: the message
+	// Without this, a quorum queue of RabbitMQ 4 treats a message as poison at its 21st return. The message
 	// goes to the dead letter exchange, or is lost if there is none. A queue that exists without it is not
 	// changed; see Session.Limited.
 	KeepsReturned bool

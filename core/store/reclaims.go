@@ -39,8 +39,8 @@ const (
 	Unorchestrated
 	// Unanswered: canceling for at least Age. Only for Find.
 	Unanswered
-	// Unsettled: the first row of a chain whose end was handled and whose children may still wait
-	// to be settled, if none was settled within the last Age. Only for Find.
+	// Unsettled: the first row of a chain whose end was handled and whose children may still wait. None of
+	// them was settled within the last Age. Only for Find.
 	Unsettled
 )
 

@@ -1,29 +1,28 @@
 // Package store declares the database as the core sees it: a set of atomic steps.
 //
-// Every method is one step that PostgreSQL can do in one guarded statement or one short
-// transaction, for many rows at a time. The guard is inside the step: a row is only changed if it
-// still is as the caller believes (id, status, epoch, and the step's other conditions), judged on
-// the newest version of the row. That makes every handler idempotent and every race harmless: of
-// two writers at one epoch, one finds the row and the other does not, and the loser gets the
-// current row.
+// Every method is one step that PostgreSQL can do in one guarded statement or one short transaction, for many
+// rows at a time. The guard is inside the step: a row is only changed if it still is as the caller believes
+// (id, status, epoch, and the step's other conditions). The newest version of the row decides. That makes
+// every handler idempotent and every race harmless. Of two writers at one epoch, one finds the row and the
+// other does not; the loser gets the current row.
 //
-// A call about several rows is a separate step for each of them, each at its own moment, because a statement
-// that failed, or that waited for a row which another session had locked, is repeated row by row. An error is
-// then about the whole call, although some of its rows may be done. An answer that names its row is valid
-// even if an error comes with it. Any other row may have been applied, too, so the caller repeats the call
-// for those with the same epochs.
+// A call about several rows is a separate step for each of them, each at its own moment. The reason is that a
+// statement is repeated row by row if it failed, or waited for a row which another session had locked. An
+// error is then about the whole call, although some of its rows may be done. An answer that names its row is
+// valid even if an error comes with it. Any other row may have been applied, too, so the caller repeats the
+// call for those with the same epochs.
 //
 // All times are the database's. Callers pass durations, and get durations or verdicts back. They
 // never compare a database time with their own clock (defect D35).
 //
 // # Why epochs fence
 //
-// Each dispatch and each take-back raises the epoch in the same step that changes the status. A
-// claim, a result or a reclaim names the epoch for which it was decided. So a decision takes effect
-// only if no dispatch and no take-back came between it and its write: a late worker's result finds
-// another epoch, and so does a late dead letter. A status that has become "scheduled" again (the
-// ABA problem of defect D3) has a higher epoch. Terminal rows never change status, so a write to a
-// terminal row is refused whatever its epoch.
+// Each dispatch and each take-back raises the epoch in the same step that changes the status. A claim, a
+// result or a reclaim names the epoch for which it was decided. So a decision takes effect only if no
+// dispatch and no take-back came between it and its write. A late worker's result finds another epoch, and so
+// does a late dead letter. A status that has become "scheduled" again (the ABA problem of defect D3) has a
+// higher epoch. Terminal rows never change status, so a write to a terminal row is refused whatever its
+// epoch.
 package store
 
 import (
@@ -94,8 +93,8 @@ type Client interface {
 	// List returns a page of executions, newest first, without their large values. The page
 	// contains unreadable rows, marked as such.
 	List(ctx context.Context, q ExecutionQuery) ([]Listed, error)
-	// Chain returns every row of the chain that a row belongs to, in its order, at most MaxChain,
-	// as List does; none if there is no such row.
+	// Chain returns the rows of the chain that a row belongs to, in its order, in the form of List: at most
+	// MaxChain, and none if there is no such row.
 	Chain(ctx context.Context, id execution.ID) ([]Listed, error)
 	// DeadLetters returns a page of stored dead letters, newest first, without XDeath and Body,
 	// which may be large.
@@ -159,7 +158,7 @@ type Executor interface {
 
 	// MarkQueuesDeleted records that the queues of workers are deleted, and returns for each worker whether
 	// it did. Workers then leaves the worker out until it registers again. Guard: the incarnation is its
-	// worker's newest, is stopped or lost, and holds no execution, so no part has to watch it. Repeating it
+	// worker's newest, is stopped or lost, and holds no execution, so no part needs to watch it. Repeating it
 	// is harmless. It waits for no lock: it may leave out a worker that another transaction has locked. ws
 	// may name a worker only once.
 	MarkQueuesDeleted(ctx context.Context, ws []WorkerKey) ([]bool, error)
@@ -265,11 +264,11 @@ type Executor interface {
 	// p.Limit rows, skips locked ones, and never waits.
 	//
 	// Executions are deleted as whole chains, named by their first rows. Guard: each row of the chain ended
-	// at least the age ago and its end is handled; no chain has it as its parent; the chain of its own
-	// parent, if that is still there, ended at least the age ago and is handled; none of its rows has an
-	// idempotency key. So children are deleted before their parents. A chain is longer than one row only by
-	// its retries; the step takes no more chains than have p.Limit rows together, but at least one. Creating
-	// a child locks the chain too: either it finds the chain gone, or the step finds the child.
+	// at least the age ago and its end is handled. None of its rows has an idempotency key. No chain has it
+	// as its parent. The chain of its own parent, if that still exists, ended at least the age ago and is
+	// handled. So children are deleted before their parents. A chain is longer than one row only by its
+	// retries; the step takes no more chains than have p.Limit rows together, but at least one. Creating a
+	// child locks the chain too: either it finds the chain gone, or the step finds the child.
 	//
 	// Transitions are deleted oldest first, and the step records the position up to which they are gone
 	// (ChangePage.Gone). Refused results and expiries are deleted by their own time.

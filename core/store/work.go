@@ -64,8 +64,8 @@ type BeatReply struct {
 	// Drain reports whether an operator asks the worker to drain and stop.
 	Drain bool
 	// Starting reports whether, according to the database, the worker has not become active. An active worker
-	// then repeats its report, because a failover to a copy that lacks the latest writes may have lost it,
-	// and a starting worker gets no work.
+	// then repeats its report, because a starting worker gets no work. A failover to a copy that lacks the
+	// latest writes may have lost the first one.
 	Starting bool
 	// Ended are the rows that the heartbeat ended because the worker does not hold them, ordered by
 	// id.

@@ -12,9 +12,9 @@ import (
 // ForeignValue is the reason that WriteForeign writes, as a newer program might.
 const ForeignValue = "of_a_newer_release"
 
-// WriteForeign gives a row a value that this program can't read, as a newer program may: in
-// retry_reason while the row waits, in failure_reason when it has ended. Without write it restores
-// the former value.
+// WriteForeign gives a row a value that this program can't read, as a newer program may. The value is in
+// retry_reason while the row waits, and in failure_reason when it has ended. Without write it restores the
+// former value.
 func (da *Database) WriteForeign(id execution.ID, write bool) {
 	if !write {
 		if da.foreign[id] != "" {

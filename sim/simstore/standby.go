@@ -11,9 +11,9 @@ import (
 // Standby is an asynchronous replica that has stopped following: a copy of the database as it was
 // then. The copy is discarded when the replica takes over.
 //
-// No number is used twice: the replica skips those that the old primary has used, as a sequence of
-// PostgreSQL does for up to 32 values, which it has logged ahead. Not modelled: a sequence that has
-// used more than that.
+// No number is used twice: the replica skips those that the old primary has used. A sequence of PostgreSQL
+// does so for up to 32 values, which it has logged ahead. Not modelled: a sequence that has used more than
+// that.
 type Standby struct {
 	db   *Database
 	at   time.Duration

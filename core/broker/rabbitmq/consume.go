@@ -150,8 +150,8 @@ func (c *consumer) Cancel(ctx context.Context) error {
 	return err
 }
 
-// translateDelivery translates a message for the core. A body that can't be read is kept as it is. A header
-// that the broker did not write also makes a message unreadable: if the message were rejected, the
+// translateDelivery translates a message for the core. A body that can't be read is kept as it is. An x-death
+// header that the broker did not write also makes a message unreadable. If the message were rejected, the
 // header would end dead lettering for the whole node (S5).
 func (c *consumer) translateDelivery(d *amqp.Delivery) broker.Delivery {
 	out := broker.Delivery{

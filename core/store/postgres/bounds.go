@@ -251,8 +251,8 @@ func nextQueue(kind, from string) string {
         union all`)
 }
 
-// The moment is that of the statement's arrival, which is before its snapshot: whatever it does not
-// see commits later.
+// The moment is the arrival of the statement, which is before its snapshot: whatever it does not see commits
+// later.
 var selectQueueHeads = `
 with recursive` + queueHeads(2) + `,
 clock as materialized (select coalesce($1::timestamptz, statement_timestamp()) as now),` + timedList("lane") + `
@@ -402,9 +402,9 @@ type heldBounds struct {
 }
 
 // heldArguments are arguments of a statement. In order, they are the incarnations that are known to hold old
-// rows, the beginning of each one's count, the end of its ids in the list of old rows, the beginning of all
-// other counts (nil if nothing is known), and the old rows. Nothing was assigned before latest to any other
-// incarnation, those that register later included.
+// rows, the beginning of each one's count, and the end of its ids in the list of old rows. The beginning of
+// all other counts (nil if nothing is known) and the old rows follow. Nothing was assigned before latest to
+// any other incarnation, those that register later included.
 type heldArguments struct {
 	incarnations []int64
 	since        []time.Time

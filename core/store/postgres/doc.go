@@ -29,12 +29,12 @@
 // # Two tables
 //
 // An execution has one permanent row (execution_record), which is written when it is created and when it
-// ends, and a row of work (execution_work) until it has ended. The view named execution joins both. Every
-// step locks the row of work, and an end deletes it and writes the record in the same statement, in this
-// order: work before record. A decision about a chain locks the record of its first row. If that row itself
-// has not ended, its work is locked before (see lockChain). The update of the record reads whether children
-// were created. It judges the newest version of the row that it locks: it sees a child that was created
-// before, and a child that is created later waits for the lock and finds the end handled.
+// ends. Until it has ended, it also has a row of work (execution_work). The view named execution joins both.
+// Every step locks the row of work, and an end deletes it and writes the record in the same statement, in
+// this order: work before record. A decision about a chain locks the record of its first row. If that row
+// itself has not ended, its work is locked before (see lockChain). The update of the record reads whether
+// children were created. It judges the newest version of the row that it locks, so it sees a child that was
+// created before. A child that is created later waits for the lock and finds the end handled.
 //
 // A claim, a mark and a request to cancel change no column of any index of work, and an end none of any index
 // of the records: each stays on its page (HOT). Rows that have ended and are not handled are in a separate
@@ -47,13 +47,13 @@
 //
 // # Audit
 //
-// The transitions of one statement are alike but for the execution, and executions of one statement are
-// mostly neighbours: created together, dispatched in the order of their age, in messages of many. So the
-// audit has a row for each kind of transition that a statement made in a block of 64 executions. The row has
-// a bit for each of those executions (transition_group). Both of its indexes have an entry a group: one for
-// the order of the stream, one for the block. In batches of 100, a life costs 1,673 bytes of WAL instead of
-// 3,221, and alone 3,392 instead of 3,352. The history of an execution reads the groups of its block, so no
-// more than its neighbours' histories.
+// The transitions of one statement differ only in the execution, and the executions of one statement are
+// mostly neighbours. They are created together, and dispatched in the order of their age, in messages of
+// many. So the audit has a row for each kind of transition that a statement made in a block of 64 executions.
+// The row has a bit for each of those executions (transition_group). Both of its indexes have an entry a
+// group: one for the order of the stream, one for the block. In batches of 100, a life costs 1,673 bytes of
+// WAL instead of 3,221, and alone 3,392 instead of 3,352. The history of an execution reads the groups of its
+// block, so no more than its neighbours' histories.
 //
 // # Plans
 //
@@ -61,13 +61,13 @@
 // sequential and bitmap scans, hash and merge joins. One bad choice remains: to read an index from end to end
 // and compare each row with the batch. The planner considers that free while the table is small, and a kept
 // plan keeps that choice as the table grows. So the session plans a statement for its arguments and for the
-// present size of the table: a kept plan from an empty table was seen to take 170 ms for a batch of 100 on a
+// present size of the table. A kept plan from an empty table was seen to take 170 ms for a batch of 100 on a
 // table of 10,000. The plan of a statement without parameters inside a function is kept nevertheless. The
 // audit's trigger has one, and allows itself hash joins and no nested loops.
 //
-// For a few rows, planning costs more than executing. So the statements of an execution's life
-// (creation without keys, dispatch in one step, claim, result, handling, mark, and the reads of rows
-// and workers) are written so that they have only one plan, which is kept: see plans.go.
+// For a few rows, planning costs more than executing. So the statements of an execution's life are written so
+// that they have only one plan, which is kept: see plans.go. They are creation without keys, dispatch in one
+// step, claim, result, handling, mark, and the reads of rows and workers.
 //
 // TestCosts (chaos/selftest/conformance/postgrestest) counts the cost of each call at n and 2n of everything
 // that grows; its list costGrowth names the costs that grow, and why.

@@ -91,7 +91,7 @@ func (s *Store) List(ctx context.Context, q store.ExecutionQuery) ([]store.Liste
 	return page, err
 }
 
-// The order is that of the contract (bytes), whatever the collation of the database. Actions are
+// The order is by bytes, as the contract demands, whatever the collation of the database. Actions are
 // few, so the rows that a page skips are sorted each time.
 const selectActions = `
 select a.ref, a.runtime, a.entrypoint, coalesce(a.timeout_seconds, 0), coalesce(a.dispatch_timeout_seconds, 0), a.max_retries, coalesce(a.concurrency, 0), coalesce(a.put_by, ''),

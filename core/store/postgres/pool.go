@@ -25,7 +25,7 @@ import (
 // new connection alongside it. If that is ready before the answer comes, the pool discards all older
 // connections. On a path that is only slow the answer comes first, because a new connection takes several
 // round trips. If no connection can be made, nothing better can be done than to wait. A heartbeat may be sent
-// twice, so it serves as its own ping: on a slow path, a ping before it would cost the lease another round
+// twice, so it serves as its own ping. On a slow path, a ping before it would cost the lease another round
 // trip.
 //
 // A demoted primary may keep its connections. It answers reads over them and refuses every write (25006),

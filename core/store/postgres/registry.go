@@ -363,9 +363,9 @@ moved as (
 ),` + freeSlots + `
 select id, epoch from moved order by was_scheduled_at, id`)
 
-// Release implements store.Worker. Nothing is dispatched to an incarnation that drains, so the
-// statement sees all its rows. Whatever else this program does with them happens under the lock of the
-// incarnation, so only locks of other programs are skipped; the executors reclaim those rows later.
+// Release implements store.Worker. Nothing is dispatched to an incarnation that drains, so the statement sees
+// all its rows. Whatever else this program does with them happens under the lock of the incarnation. So only
+// rows locked by other programs are skipped, and the executors reclaim them later.
 func (s *Store) Release(ctx context.Context, w store.WorkerKey) ([]execution.Key, error) {
 	var released []execution.Key
 	err := s.runTransaction(ctx, "releasing", func(tx pgx.Tx) error {

@@ -145,13 +145,13 @@ func (s *Store) purgeExecutions(ctx context.Context, p store.Purge) (done store.
 }
 
 // A line is deleted by its time alone, with the others of its group: a statement wrote all of them at one
-// moment. The groups are read in the order of the stream, from the place up to which they are gone, so that
-// no step rereads what earlier ones have deleted. Nothing is left behind that place. A step stops at the
-// first group that is too young, and at the oldest open transaction, below which nothing can appear any more.
-// One executor at a time makes such a step; another one that finds the place locked has nothing to do. The
-// limit bounds the groups, which are the rows of the table; the answer counts lines, of which a group has up
-// to 64. A limit of lines would read many groups for the few that are deleted. The place is that of the last
-// line of the last group.
+// moment. The groups are read in the order of the stream, from the place up to which they are gone. So no
+// step rereads what earlier ones have deleted. Nothing is left behind that place. A step stops at the first
+// group that is too young, and at the oldest open transaction, below which nothing can appear any more. One
+// executor at a time makes such a step; another one that finds the place locked has nothing to do. The limit
+// bounds the groups, which are the rows of the table; the answer counts lines, of which a group has up to 64.
+// A limit of lines would read many groups for the few that are deleted. The place is the last line of the
+// last group.
 const purgeTransitions = `
 with place as materialized (
     select g.transaction, g.id from execution_transition_gone g for update skip locked

@@ -33,11 +33,11 @@ var workColumns = strings.Fields(`
 	scheduling_at scheduling_by scheduling_expires_at scheduled_at published_at started_at claim_beat canceling_at`)
 
 // expandColumns completes a statement: it replaces names in braces by lists of columns. {e}, {m} and {j} are
-// the columns of a row of the view or list of that name. If a row is combined from two tables,
-// {open} are the columns of work w and record r, {judged} those of work in the list j and record r,
-// {kept} those of a record r that has ended, and {any} those of a record r whose work w may exist
-// or not. With "small", as in {e, small}, the columns that may be large are empty, so that not even the
-// server reads them.
+// the columns of a row of the view or list of that name. The others are for a row that is combined from two
+// tables. {open} are the columns of work w and record r, and {judged} those of work in the list j and record
+// r. {kept} are those of a record r that has ended, and {any} those of a record r whose work w may exist or
+// not. With "small", as in {e, small}, the columns that may be large are empty, so that not even the server
+// reads them.
 func expandColumns(sql string) string {
 	of := func(list string) func(column string) string {
 		return func(column string) string { return list + "." + column }
@@ -62,7 +62,7 @@ func expandColumns(sql string) string {
 	return sql
 }
 
-// ofRefused is a column of a refused row: work in the list j, and record r. The record is that of the
+// ofRefused is a column of a refused row: work in the list j, and record r. The record is from the
 // statement's snapshot, but the statement may have waited for the work. Meanwhile a request to cancel may
 // have written to the record, together with the status. So these columns are reread: like held_by, the
 // functions see the commits since.

@@ -23,9 +23,9 @@ const readableRetry = `(e.retry_reason is null or e.retry_reason::text = any($11
 // locks are the guard: a locked row stays requested until the end of the statement. If the update had that as
 // a condition, the planner could use the index of requested rows and read it from end to end.
 //
-// Three limits then apply to the rows found, oldest first: the free slots, the room of the worker that a row
-// is pinned to, and the room of its pool. A row that drops out has met a limit, so the executor gets it with
-// the next claim, when it has placed the others.
+// Three limits then apply to the rows found, oldest first: the free slots, the room of the pinned worker, and
+// the room of the pool. A row that drops out has met a limit, so the executor gets it with the next claim,
+// when it has placed the others.
 //
 // A slot is locked before it is given. The statement passes over a slot that another transaction
 // has locked or taken (counting alone is no guard). A row that gets no slot stays as it is. If an
@@ -352,10 +352,10 @@ const setRequested = `
            scheduling_at = null, scheduling_by = null, scheduling_expires_at = null,
            retry_at = case when j.ask_delay > '0' then j.now + j.ask_delay end, due_at = j.now + greatest(j.ask_delay, '0')`
 
-// deleteEndedWork returns the lists of a statement that delete the work of the rows that its list "over" has
-// ended, and that record those whose end is not handled yet. condition selects them among the rows of the
-// list j. They must be one statement with the end, or the transition table refuses both. The rows are found
-// by their ids and not by a join: a planner that expects one row of j compares each with each.
+// deleteEndedWork returns lists of a statement. They delete the work of the rows that its list "over" has
+// ended, and record those whose end is not handled yet. condition selects them among the rows of the list j.
+// They must be one statement with the end, or the transition table refuses both. The rows are found by their
+// ids and not by a join: a planner that expects one row of j compares each with each.
 func deleteEndedWork(condition string) string {
 	return `
 gone as (
