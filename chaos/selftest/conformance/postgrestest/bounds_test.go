@@ -61,7 +61,7 @@ func TestUnknownQueuesAreFoundAtOnce(t *testing.T) {
 
 // A row that appears behind a bound, by an edit, is found by the next walk from the head.
 func TestRowsBehindABoundAreFoundLater(t *testing.T) {
-	testenv.Nightly(t, "it waits for ten seconds; TestFullWalksTakeATwentiethOfTheTime has the schedule")
+	testenv.Nightly(t, "it waits for ten seconds; TestFullWalksTakeFivePercentOfTime has the schedule")
 	b := setup(t)
 	b.Store = b.open(postgres.Options{Now: b.clock, SlowWalk: 1})
 	if n := b.claimed(b.Store, 10); n > 0 {

@@ -61,12 +61,12 @@ func TestWhatOnlyGuidesThePlannerIsNoMutant(t *testing.T) {
 			left[m.Func]++
 		}
 	}
-	for _, name := range []string{"finishRows", "insertPlain", "insertExecutions", "orchestrate", "markPublished"} {
+	for _, name := range []string{"finishRows", "insertPlain", "insertExecutions", "handleEnds", "markPublished"} {
 		if left[name] > 0 {
 			t.Errorf("%s: %d mutants leave out a restriction that changes no answer", name, left[name])
 		}
 	}
-	for _, name := range []string{"claimRows", "lockParents", "adopt", "selectExecutions"} {
+	for _, name := range []string{"claimRows", "lockParents", "markHasChildren", "selectExecutions"} {
 		if left[name] == 0 {
 			t.Errorf("%s: no mutant leaves out the only condition by which it finds its rows", name)
 		}
