@@ -321,7 +321,7 @@ playground:
 PLAYGROUND_RUNS := 1000
 
 playground-hashes:
-	HANDOFF_PLAYGROUND_RUNS=$(PLAYGROUND_RUNS) go test -vet=off -count 1 -timeout 60m -v -run 'TestTheBrowsersRunsAreTheSame$$' ./cmd/playground
+	HANDOFF_PLAYGROUND_RUNS=$(PLAYGROUND_RUNS) go test -vet=off -count 1 -timeout 60m -v -run 'TestBrowserRunsMatchNative$$' ./cmd/playground
 
 # Both halves run whatever they find, and only then is judged: red has to be red (exit 1), and not
 # "did not come up" (exit 4), and green has to be green.

@@ -14,12 +14,12 @@ func TestLinks(t *testing.T) {
 	pages := readPages(t)
 	anchors := map[string]map[string]bool{}
 	for _, p := range pages {
-		anchors[p.path] = p.anchors()
+		anchors[p.path] = p.headingAnchors()
 	}
 	for _, p := range pages {
-		for _, link := range p.links() {
+		for _, link := range p.fileLinks() {
 			switch known, isPage := anchors[link.target]; {
-			case !exists(link.target):
+			case !fileExists(link.target):
 				t.Errorf("%s links to %s, which does not exist", link.place, link.target)
 			case link.anchor != "" && isPage && !known[link.anchor]:
 				t.Errorf("%s links to %s, which has no heading #%s", link.place, link.target, link.anchor)
@@ -33,7 +33,7 @@ func TestPagesAreLinked(t *testing.T) {
 	pages := readPages(t)
 	linked := map[string]bool{"README.md": true}
 	for _, p := range pages {
-		for _, link := range p.links() {
+		for _, link := range p.fileLinks() {
 			if link.target != p.path {
 				linked[link.target] = true
 			}
@@ -81,8 +81,8 @@ func TestNamedFilesExist(t *testing.T) {
 		bases[path.Base(name)] = true
 	}
 	for _, p := range readPages(t) {
-		named := p.spans()
-		for _, link := range p.links() {
+		named := p.codeSpans()
+		for _, link := range p.fileLinks() {
 			named = append(named, link.span)
 		}
 		for _, s := range named {
@@ -94,7 +94,7 @@ func TestNamedFilesExist(t *testing.T) {
 				}
 			case filePath.MatchString(name) && !made.MatchString(name):
 				here := path.Join(path.Dir(p.path), name)
-				if !exists(name) && !exists(here) {
+				if !fileExists(name) && !fileExists(here) {
 					t.Errorf("%s names %s, which does not exist", s.place, name)
 				}
 			}
@@ -108,7 +108,7 @@ var filePath = regexp.MustCompile(`^[a-z.][A-Za-z0-9_.*/-]*/[A-Za-z0-9_.*-]+\.(g
 // made finds what is written when something runs, and what only examples have.
 var made = regexp.MustCompile(`^(reports/out|bin|packs|actions)/|[A-Z]{4,}`)
 
-func exists(name string) bool {
+func fileExists(name string) bool {
 	found, err := filepath.Glob(filepath.Join(root, filepath.FromSlash(name)))
 	return err == nil && len(found) > 0
 }

@@ -23,7 +23,7 @@ type page struct{ path, text, prose string }
 // readPage reads the page at a path relative to the repository.
 func readPage(t *testing.T, name string) page {
 	t.Helper()
-	text := read(t, filepath.Join(root, name))
+	text := readText(t, filepath.Join(root, name))
 	prose := codeBlock.ReplaceAllStringFunc(text, func(block string) string { return strings.Repeat("\n", strings.Count(block, "\n")) })
 	return page{name, text, prose}
 }
@@ -53,17 +53,17 @@ func plainText(markup string) string {
 	return strings.TrimSpace(strings.NewReplacer("`", "", "**", "", "\n", " ").Replace(text))
 }
 
-// place is the page, and the line of an offset in its prose.
-func (p *page) place(at int) string {
+// placeOf is the page, and the line of an offset in its prose.
+func (p *page) placeOf(at int) string {
 	return fmt.Sprintf("%s:%d", p.path, 1+strings.Count(p.prose[:at], "\n"))
 }
 
 // span is a code span, or the text of a link, and where it stands.
 type span struct{ text, place string }
 
-func (p *page) spans() (spans []span) {
+func (p *page) codeSpans() (spans []span) {
 	for _, m := range codeSpan.FindAllStringSubmatchIndex(p.prose, -1) {
-		spans = append(spans, span{strings.Join(strings.Fields(p.prose[m[2]:m[3]]), " "), p.place(m[0])})
+		spans = append(spans, span{strings.Join(strings.Fields(p.prose[m[2]:m[3]]), " "), p.placeOf(m[0])})
 	}
 	return spans
 }
@@ -74,7 +74,7 @@ type table struct {
 	rows   [][]string
 }
 
-func (p *page) tables() (tables []table) {
+func (p *page) parseTables() (tables []table) {
 	for _, lines := range tableRows.FindAllString(p.prose, -1) {
 		var rows [][]string
 		for line := range strings.Lines(lines) {
@@ -93,7 +93,7 @@ func (p *page) tables() (tables []table) {
 // tableOf is the one table of a page whose header begins with these cells.
 func (p *page) tableOf(t *testing.T, header ...string) table {
 	t.Helper()
-	found := slices.DeleteFunc(p.tables(), func(b table) bool {
+	found := slices.DeleteFunc(p.parseTables(), func(b table) bool {
 		return len(b.header) < len(header) || !slices.Equal(b.header[:len(header)], header)
 	})
 	if len(found) != 1 {
@@ -102,16 +102,16 @@ func (p *page) tableOf(t *testing.T, header ...string) table {
 	return found[0]
 }
 
-// column are the cells of one column.
-func (t table) column(n int) (cells []string) {
+// columnCells are the cells of one column.
+func (t table) columnCells(n int) (cells []string) {
 	for _, row := range t.rows {
 		cells = append(cells, row[n])
 	}
 	return cells
 }
 
-// blocks are the fenced code blocks of a language.
-func (p *page) blocks(language string) (blocks []string) {
+// codeBlocks are the fenced code blocks of a language.
+func (p *page) codeBlocks(language string) (blocks []string) {
 	for _, m := range codeBlock.FindAllStringSubmatch(p.text, -1) {
 		if m[1] == language {
 			blocks = append(blocks, m[2])
@@ -120,8 +120,8 @@ func (p *page) blocks(language string) (blocks []string) {
 	return blocks
 }
 
-// anchors are the names under which GitHub links to the page's headings.
-func (p *page) anchors() map[string]bool {
+// headingAnchors are the names under which GitHub links to the page's headings.
+func (p *page) headingAnchors() map[string]bool {
 	names := map[string]bool{}
 	for _, m := range headline.FindAllStringSubmatch(p.prose, -1) {
 		heading := notAnchor.ReplaceAllString(strings.ToLower(plainText(m[1])), "")
@@ -136,7 +136,7 @@ type link struct {
 	target, anchor string
 }
 
-func (p *page) links() (links []link) {
+func (p *page) fileLinks() (links []link) {
 	for _, m := range linkMarkup.FindAllStringSubmatchIndex(p.prose, -1) {
 		u, err := url.Parse(p.prose[m[4]:m[5]])
 		if err != nil || u.Scheme != "" || u.Host != "" {
@@ -146,13 +146,13 @@ func (p *page) links() (links []link) {
 		if u.Path != "" {
 			target = path.Join(path.Dir(p.path), u.Path)
 		}
-		links = append(links, link{span{plainText(p.prose[m[2]:m[3]]), p.place(m[0])}, target, u.Fragment})
+		links = append(links, link{span{plainText(p.prose[m[2]:m[3]]), p.placeOf(m[0])}, target, u.Fragment})
 	}
 	return links
 }
 
-// read is the text of a file, by its path relative to this package.
-func read(t *testing.T, name string) string {
+// readText is the text of a file, by its path relative to this package.
+func readText(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(name)
 	if err != nil {
@@ -173,7 +173,7 @@ func allTexts(t *testing.T, dir string, endings ...string) map[string]string {
 			return filepath.SkipDir
 		case d.Type().IsRegular() && slices.Contains(endings, filepath.Ext(file)):
 			name, _ := filepath.Rel(root, file)
-			found[filepath.ToSlash(name)] = read(t, file)
+			found[filepath.ToSlash(name)] = readText(t, file)
 		}
 		return nil
 	})
@@ -183,8 +183,8 @@ func allTexts(t *testing.T, dir string, endings ...string) map[string]string {
 	return found
 }
 
-// same compares lists without their order.
-func same(t *testing.T, what string, have, want []string) {
+// compareLists compares lists without their order.
+func compareLists(t *testing.T, what string, have, want []string) {
 	t.Helper()
 	a, b := slices.Sorted(slices.Values(have)), slices.Sorted(slices.Values(want))
 	if !slices.Equal(a, b) {

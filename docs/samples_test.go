@@ -25,7 +25,7 @@ func TestSamples(t *testing.T) {
 		t.Fatalf("docs/config has %v: %v", files, err)
 	}
 	for _, file := range files {
-		source := read(t, file)
+		source := readText(t, file)
 		uncommented := commentedKey.ReplaceAllString(source, "$1$2")
 		var environ []string // the variables that its head tells people to set
 		for _, m := range headVariable.FindAllStringSubmatch(source, -1) {
@@ -39,14 +39,14 @@ func TestSamples(t *testing.T) {
 			return e
 		}
 		e := load(source)
-		if have, want := settings(t, load(uncommented)), settings(t, e); !slices.Equal(have, want) {
+		if have, want := printedSettings(t, load(uncommented)), printedSettings(t, e); !slices.Equal(have, want) {
 			t.Errorf("%s shows other values as defaults than it leaves in force:\n%v\n%v", file, have, want)
 		}
 		standard, set := map[string]string{}, map[string]string{}
-		for _, s := range defaults(t, e.Config.Profile) {
+		for _, s := range defaultSettings(t, e.Config.Profile) {
 			standard[s.key] = s.value
 		}
-		for _, s := range flatten(t, []byte(source)) {
+		for _, s := range flattenYAML(t, []byte(source)) {
 			set[s.key] = s.value
 		}
 		for _, m := range statedDefault.FindAllStringSubmatch(source, -1) {
@@ -65,7 +65,7 @@ func TestSamples(t *testing.T) {
 			continue
 		}
 		var have []string
-		for _, s := range flatten(t, []byte(uncommented)) {
+		for _, s := range flattenYAML(t, []byte(uncommented)) {
 			have = append(have, s.key)
 		}
 		if want := configurationKeys(t); !slices.Equal(have, want) {

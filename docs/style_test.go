@@ -24,8 +24,8 @@ func retiredIn(text string, retired []string) (found []string) {
 	return found
 }
 
-// identifiers are the names in a Go file, as one text.
-func identifiers(source string) string {
+// goIdentifiers are the names in a Go file, as one text.
+func goIdentifiers(source string) string {
 	var names strings.Builder
 	var s scanner.Scanner
 	files := token.NewFileSet()
@@ -43,7 +43,7 @@ func identifiers(source string) string {
 
 func TestStyle(t *testing.T) {
 	p := readPage(t, "docs/STYLE.md")
-	retired := p.tableOf(t, "word", "instead").column(0)
+	retired := p.tableOf(t, "word", "instead").columnCells(0)
 	if got := retiredIn("theRipeRow of plannedRipes and Ripe", []string{"ripe"}); len(got) != 3 {
 		t.Fatalf("retired words are not found in a name: %v", got)
 	}
@@ -54,7 +54,7 @@ func TestStyle(t *testing.T) {
 		case name == "docs/STYLE.md", name == "docs/CHANGELOG.md", name == "reports/history_read.go": // reads old files
 			continue
 		case strings.HasSuffix(name, ".go"):
-			text = identifiers(text)
+			text = goIdentifiers(text)
 		}
 		for _, word := range retiredIn(text, retired) {
 			t.Errorf("%s uses the word %q; docs/STYLE.md says what to write instead", name, word)

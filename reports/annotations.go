@@ -85,7 +85,7 @@ func firstBytes(s string, most int) string {
 // annotationText escapes the text of a command for the runner of GitHub Actions, and annotationProperty
 // one of its properties. The text is that of the product, so control characters are removed, too.
 func annotationText(s string) string {
-	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(clean(s))
+	return strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(sanitizeText(s))
 }
 
 func annotationProperty(s string) string {

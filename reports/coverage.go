@@ -27,7 +27,7 @@ type rowList[T any] struct {
 	All, Left int
 }
 
-func (r *rowList[T]) add(row T) {
+func (r *rowList[T]) addRow(row T) {
 	if r.All++; r.All > pageCoverage {
 		r.Left++
 		return
@@ -71,18 +71,18 @@ func newCoverage(list []*verdict.Scenario) coverage {
 				row.Gap = "never fired"
 			}
 			if row.Gap != "" {
-				c.FaultGaps.add(row)
+				c.FaultGaps.addRow(row)
 			} else {
-				c.Faults.add(row)
+				c.Faults.addRow(row)
 			}
 		}
 		for _, name := range sortedNames(sc.Sometimes) {
 			if hits := sc.Sometimes[name]; hits > 0 {
-				c.Sometimes.add(sometimesRow{Name: name, Where: where, Hits: hits})
+				c.Sometimes.addRow(sometimesRow{Name: name, Where: where, Hits: hits})
 			}
 		}
-		for _, name := range unreached(sc) {
-			c.Unreached.add(sometimesRow{Name: name, Where: where, Near: sc.Nearness(name)})
+		for _, name := range unreachedSituations(sc) {
+			c.Unreached.addRow(sometimesRow{Name: name, Where: where, Near: sc.Nearness(name)})
 		}
 	}
 	for _, r := range ruleRows(list) {
@@ -95,9 +95,9 @@ func newCoverage(list []*verdict.Scenario) coverage {
 	return c
 }
 
-// unreached lists the situations that no run of a result reached, those of an older share, which
+// unreachedSituations lists the situations that no run of a result reached, those of an older share, which
 // counts them with 0, among them. Varied runs need not reach any.
-func unreached(sc *verdict.Scenario) (names []string) {
+func unreachedSituations(sc *verdict.Scenario) (names []string) {
 	if sc.Strategy != verdict.Varied {
 		names = sc.Unreached()
 	}

@@ -11,7 +11,7 @@ import (
 
 // A situation that a scenario expects and no run reached is a gap of the page and of the summary,
 // with how near the runs came. Varied runs need not reach it.
-func TestWhatNoRunReachedIsAGapAndSaysHowNearItCame(t *testing.T) {
+func TestUnreachedSituationIsReportedWithNearestRun(t *testing.T) {
 	var list []*verdict.Scenario
 	for _, strategy := range []string{verdict.Random, verdict.Varied} {
 		sc := verdict.NewScenario(verdict.Scenario{Name: "s", Strategy: strategy}, verdict.Want{Seeds: 2, Sometimes: []string{"parked", "cordoned"}})
@@ -34,7 +34,7 @@ func TestWhatNoRunReachedIsAGapAndSaysHowNearItCame(t *testing.T) {
 
 // A rule is counted in every run that broke it, however many violations are kept as examples. What
 // has no number has its own row: a run may both miss an expectation and panic.
-func TestARuleIsCountedInEveryRunThatBrokeIt(t *testing.T) {
+func TestRuleCountsEveryRunThatBrokeIt(t *testing.T) {
 	var list []*verdict.Scenario
 	for _, profile := range []config.Profile{config.Hardened, config.Documented} {
 		sc := verdict.NewScenario(verdict.Scenario{Name: "s", Profile: profile}, verdict.Want{Seeds: 36})
@@ -63,7 +63,7 @@ func TestARuleIsCountedInEveryRunThatBrokeIt(t *testing.T) {
 }
 
 // The page tells what a scenario demands from what runs reached besides.
-func TestThePageSaysWhichSituationsAreDemanded(t *testing.T) {
+func TestPageSeparatesDemandedSituations(t *testing.T) {
 	sc := verdict.NewScenario(verdict.Scenario{Name: "s"}, verdict.Want{Seeds: 1, Sometimes: []string{"parked"}})
 	sc.Add(&verdict.Run{Seed: 1, Sometimes: map[string]int{"parked": 1, "cordoned": 1, "fenced": 2}})
 	var page strings.Builder

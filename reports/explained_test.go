@@ -15,7 +15,7 @@ import (
 
 // explained is a record with an explanation of everything.
 func explainedRecord() *verdict.Record {
-	_, records := synthetic()
+	_, records := syntheticSweep()
 	r := records[0]
 	act := history.Event{Kind: history.MutantActed, At: 3 * time.Second, Step: 30, Execution: 7, Process: "shell-1", Text: "did <b>harm</b>"}
 	here := history.Event{Kind: history.Transition, At: 4 * time.Second, Step: 40, Execution: 7, Epoch: 1, From: execution.Scheduled, To: execution.Failed, By: execution.TimeoutMonitor, Process: "executor-1"}
@@ -33,7 +33,7 @@ func explainedRecord() *verdict.Record {
 	return r
 }
 
-func TestACounterpartIsToldSideBySide(t *testing.T) {
+func TestCounterpartIsShownSideBySide(t *testing.T) {
 	r := explainedRecord()
 	lines := reports.CounterpartLines(r, &r.Violations[0], &r.Explained.Counterparts[0])
 	text := strings.Join(lines, "\n")
@@ -67,11 +67,11 @@ func TestEveryFaultIsMarked(t *testing.T) {
 
 func pageOf(t *testing.T, r *verdict.Record) string {
 	t.Helper()
-	return render(t, func(w io.Writer, _ *verdict.Sweep) error { return reports.WriteRun(w, r, "x") }, nil)
+	return renderText(t, func(w io.Writer, _ *verdict.Sweep) error { return reports.WriteRun(w, r, "x") }, nil)
 }
 
 // The page of a run shows everything, escapes the texts of histories, and marks faults.
-func TestThePageSaysWhy(t *testing.T) {
+func TestRunPageExplainsFailure(t *testing.T) {
 	page := pageOf(t, explainedRecord())
 	for _, want := range []string{
 		`<h2 id="h-why" class="small">Beside a run without this failure</h2>`, "did &lt;b&gt;harm&lt;/b&gt;", `<h2 class="small">The faults that it needed</h2>`,
@@ -93,7 +93,7 @@ func TestThePageSaysWhy(t *testing.T) {
 }
 
 // A mutant that acts before the runs differ is an exception from what is the same.
-func TestAnActBeforeTheFirstDifferenceIsNamed(t *testing.T) {
+func TestMutantActBeforeDifferenceIsNamed(t *testing.T) {
 	d := *explainedRecord().Explained.Counterparts[0].Difference
 	act := *d.Act
 	act.At = d.Until - 1
@@ -105,7 +105,7 @@ func TestAnActBeforeTheFirstDifferenceIsNamed(t *testing.T) {
 
 // A comparison with a run without some fault misleads if no fault was needed: it is folded, behind the
 // sentence that says so.
-func TestThePageSaysThatNoFaultWasNeeded(t *testing.T) {
+func TestPageReportsThatNoFaultWasNeeded(t *testing.T) {
 	const unneeded, folded = "No fault was needed for this failure", "<details><summary>Beside a run without this failure. The cause is not to be found there</summary>"
 	r := explainedRecord()
 	if page := pageOf(t, r); strings.Contains(page, unneeded) || strings.Contains(page, folded) {
@@ -153,7 +153,7 @@ func TestThePageSaysThatNoFaultWasNeeded(t *testing.T) {
 }
 
 // Faults are judged by the execution that is shown, and the words say so.
-func TestTheWordsSayByWhichExecutionFaultsAreJudged(t *testing.T) {
+func TestNeedLinesNameJudgedExecution(t *testing.T) {
 	x := explainedRecord().Explained
 	x.Execution = 25
 	first := func() string { return reports.NeedLines(x)[0] }
@@ -171,7 +171,7 @@ func TestTheWordsSayByWhichExecutionFaultsAreJudged(t *testing.T) {
 }
 
 // Errors of the action's own, and what other executions need, are told at the command line, too.
-func TestTheWordsTellOwnErrorsAndOtherExecutions(t *testing.T) {
+func TestNeedLinesNameOwnErrorsAndOthers(t *testing.T) {
 	x := explainedRecord().Explained
 	x.Execution, x.Followed, x.Missed, x.Faults[0].Needed, x.Own = 7, true, true, false, 1
 	text := func() string { return strings.Join(reports.NeedLines(x), "\n") }
@@ -189,7 +189,7 @@ func TestTheWordsTellOwnErrorsAndOtherExecutions(t *testing.T) {
 }
 
 // A counterpart may have another failure. The line about it says so.
-func TestALineSaysHowTheOtherRunFares(t *testing.T) {
+func TestCounterpartLineDescribesItsResult(t *testing.T) {
 	r := explainedRecord()
 	c := &r.Explained.Counterparts[0]
 	for _, step := range []struct {
@@ -209,7 +209,7 @@ func TestALineSaysHowTheOtherRunFares(t *testing.T) {
 
 // A run of another seed differs by chance in nearly everything. The page says so, and not that its
 // differences follow from one change.
-func TestThePageSaysThatAnotherSeedDrawsAnew(t *testing.T) {
+func TestPageWarnsAboutDifferentSeed(t *testing.T) {
 	r := explainedRecord()
 	r.Explained.Counterparts[0].Anew = true
 	page := pageOf(t, r)
@@ -219,7 +219,7 @@ func TestThePageSaysThatAnotherSeedDrawsAnew(t *testing.T) {
 }
 
 // The heading says how the run beside the failing one fares.
-func TestTheHeadingSaysHowTheOtherRunFares(t *testing.T) {
+func TestHeadingDescribesCounterpartResult(t *testing.T) {
 	r := explainedRecord()
 	x, c := r.Explained, &r.Explained.Counterparts[0]
 	x.Execution, c.Breaks = 25, "invariant 7, x"
@@ -240,7 +240,7 @@ func TestTheHeadingSaysHowTheOtherRunFares(t *testing.T) {
 }
 
 // Two runs number their executions apart. Where a pair shows that, the page says so.
-func TestThePageSaysThatNumbersDiffer(t *testing.T) {
+func TestPageNotesDifferentExecutionNumbers(t *testing.T) {
 	const numbers = "The same execution may have another number there."
 	r := explainedRecord()
 	if page := pageOf(t, r); strings.Contains(page, numbers) {

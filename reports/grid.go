@@ -66,9 +66,9 @@ func newGrid(list []*verdict.Scenario, link func(*verdict.Scenario) string) *gri
 	if len(failed) == 0 {
 		return nil
 	}
-	g.First, g.Last = bounds(failed[0])
+	g.First, g.Last = seedBounds(failed[0])
 	for _, sc := range failed[1:] {
-		first, last := bounds(sc)
+		first, last := seedBounds(sc)
 		g.First, g.Last = min(g.First, first), max(g.Last, last)
 	}
 	if g.First == g.Last {
@@ -76,11 +76,11 @@ func newGrid(list []*verdict.Scenario, link func(*verdict.Scenario) string) *gri
 	}
 	// Counted without the one more, which would overflow for the largest seeds.
 	g.Each = (g.Last-g.First)/gridColumns + 1
-	g.Columns = g.column(g.Last) + 1
+	g.Columns = g.seedColumn(g.Last) + 1
 	g.All = gridRow{Name: "all results", Counts: make([]int, g.Columns), Width: g.Columns, Unknown: g.Columns}
 	slices.SortStableFunc(failed, func(a, b *verdict.Scenario) int { return cmp.Compare(b.Failing, a.Failing) })
 	for i, sc := range failed {
-		row := g.row(sc)
+		row := g.newRow(sc)
 		row.Link = link(sc)
 		for at, n := range row.Counts {
 			g.All.Counts[at] += n
@@ -95,13 +95,13 @@ func newGrid(list []*verdict.Scenario, link func(*verdict.Scenario) string) *gri
 	}
 	slices.Sort(g.All.seeds)
 	g.All.seeds = slices.Compact(g.All.seeds)
-	g.All.draw()
+	g.All.drawCells()
 	g.All.Failed = "" // only the rows are asked for it
 	return g
 }
 
-// bounds returns the smallest and the largest seed of a result.
-func bounds(sc *verdict.Scenario) (first, last uint64) {
+// seedBounds returns the smallest and the largest seed of a result.
+func seedBounds(sc *verdict.Scenario) (first, last uint64) {
 	first, last = sc.FirstSeed, sc.LastSeed
 	if first == 0 && last == 0 { // from elsewhere, without the seeds
 		first, last = 1, uint64(max(1, sc.Seeds)) //nolint:gosec // not negative
@@ -125,19 +125,19 @@ func failedSeeds(sc *verdict.Scenario) []uint64 {
 	return slices.Compact(seeds)
 }
 
-func (g *grid) column(seed uint64) int { return int((seed - g.First) / g.Each) } //nolint:gosec // under gridColumns
+func (g *grid) seedColumn(seed uint64) int { return int((seed - g.First) / g.Each) } //nolint:gosec // under gridColumns
 
-func (g *grid) row(sc *verdict.Scenario) gridRow {
-	first, last := bounds(sc)
+func (g *grid) newRow(sc *verdict.Scenario) gridRow {
+	first, last := seedBounds(sc)
 	r := gridRow{
 		Name: sc.Name, Case: caseName(sc), Failing: sc.Failing, Counts: make([]int, g.Columns), seeds: failedSeeds(sc),
-		From: g.column(first), Width: g.column(last) - g.column(first) + 1, Unknown: g.Columns,
+		From: g.seedColumn(first), Width: g.seedColumn(last) - g.seedColumn(first) + 1, Unknown: g.Columns,
 	}
 	for _, seed := range r.seeds {
-		r.Counts[g.column(seed)]++
+		r.Counts[g.seedColumn(seed)]++
 	}
 	if len(r.seeds) < sc.Failing && len(r.seeds) > 0 {
-		r.Unknown = min(g.Columns, g.column(r.seeds[len(r.seeds)-1])+1)
+		r.Unknown = min(g.Columns, g.seedColumn(r.seeds[len(r.seeds)-1])+1)
 	}
 	if len(sc.Violations) > 0 {
 		v := &sc.Violations[0]
@@ -145,12 +145,12 @@ func (g *grid) row(sc *verdict.Scenario) gridRow {
 			r.Reproduce = command
 		}
 	}
-	r.draw()
+	r.drawCells()
 	return r
 }
 
-// draw sets the paths and the words of a row.
-func (g *gridRow) draw() {
+// drawCells sets the paths and the words of a row.
+func (g *gridRow) drawCells() {
 	most := slices.Max(g.Counts)
 	var paths [3]strings.Builder
 	for at, n := range g.Counts {

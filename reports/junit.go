@@ -59,21 +59,21 @@ func WriteJUnit(w io.Writer, s *verdict.Sweep) error {
 	all := &junitSuites{Name: "handoff chaos"}
 	var suite *junitSuite
 	for _, sc := range sortedScenarios(s) {
-		if suite == nil || suite.Name != clean(sc.Name) {
-			suite = &junitSuite{Name: clean(sc.Name)}
+		if suite == nil || suite.Name != sanitizeText(sc.Name) {
+			suite = &junitSuite{Name: sanitizeText(sc.Name)}
 			all.Suites = append(all.Suites, suite)
 		}
-		suite.add(caseOf(sc), waited(sc))
+		suite.addCase(caseOf(sc), liveSeconds(sc))
 	}
 	if s.Interrupted {
 		suite = &junitSuite{Name: "sweep"}
 		all.Suites = append(all.Suites, suite)
-		suite.add(&junitCase{Name: "complete", Class: "sweep", Error: &junitProblem{
+		suite.addCase(&junitCase{Name: "complete", Class: "sweep", Error: &junitProblem{
 			Message: "interrupted before every seed had run", Type: verdict.Inconclusive.String(),
 		}}, 0)
 	}
 	for _, suite := range all.Suites {
-		suite.Time = seconds(suite.seconds)
+		suite.Time = formatSeconds(suite.seconds)
 		all.Tests += suite.Tests
 		all.Failures += suite.Failures
 		all.Errors += suite.Errors
@@ -88,8 +88,8 @@ func WriteJUnit(w io.Writer, s *verdict.Sweep) error {
 	return nil
 }
 
-func (j *junitSuite) add(c *junitCase, wall float64) {
-	c.Time = seconds(wall)
+func (j *junitSuite) addCase(c *junitCase, wall float64) {
+	c.Time = formatSeconds(wall)
 	j.seconds += wall
 	j.Tests++
 	if c.Failure != nil {
@@ -102,7 +102,7 @@ func (j *junitSuite) add(c *junitCase, wall float64) {
 }
 
 func caseOf(sc *verdict.Scenario) *junitCase {
-	c := &junitCase{Name: clean(caseName(sc)), Class: clean(sc.Name)}
+	c := &junitCase{Name: sanitizeText(caseName(sc)), Class: sanitizeText(sc.Name)}
 	switch sc.Verdict {
 	case verdict.Fail:
 		c.Failure = problemOf(sc)
@@ -124,7 +124,7 @@ func caseName(sc *verdict.Scenario) string {
 func problemOf(sc *verdict.Scenario) *junitProblem {
 	violations := sortedViolations(sc.Violations)
 	if len(violations) == 0 || sc.Verdict != verdict.Fail {
-		why := clean(strings.Join(sc.Why, "\n"))
+		why := sanitizeText(strings.Join(sc.Why, "\n"))
 		return &junitProblem{Message: firstLines(why, 1)[0], Type: sc.Verdict.String(), Text: why}
 	}
 	var text strings.Builder
@@ -144,9 +144,9 @@ func problemOf(sc *verdict.Scenario) *junitProblem {
 	}
 	first := violations[0]
 	return &junitProblem{
-		Message: clean(firstLines(first.Message, 1)[0] + " — reproduce: " + first.Reproduce),
-		Type:    clean(violationTitle(first)),
-		Text:    clean(text.String()),
+		Message: sanitizeText(firstLines(first.Message, 1)[0] + " — reproduce: " + first.Reproduce),
+		Type:    sanitizeText(violationTitle(first)),
+		Text:    sanitizeText(text.String()),
 	}
 }
 
@@ -162,24 +162,24 @@ func violationTitle(v *verdict.Violation) string {
 	return title
 }
 
-// waited is the duration of a live result in seconds; 0 for a simulated result.
-func waited(sc *verdict.Scenario) float64 {
+// liveSeconds is the duration of a live result in seconds; 0 for a simulated result.
+func liveSeconds(sc *verdict.Scenario) float64 {
 	if sc.World == string(scenario.Sim) {
 		return 0
 	}
 	return sc.Wall.Seconds()
 }
 
-func seconds(s float64) string {
+func formatSeconds(s float64) string {
 	if s == 0 {
 		return ""
 	}
 	return fmt.Sprintf("%.3f", s)
 }
 
-// clean removes everything that XML 1.0 can't represent, escaped or not: control characters, which
+// sanitizeText removes everything that XML 1.0 can't represent, escaped or not: control characters, which
 // an error text of the product can contain, the two non-characters, and invalid UTF-8.
-func clean(s string) string {
+func sanitizeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
 		case r == '\t', r == '\n':

@@ -223,7 +223,7 @@ func TestTableHasOneRowForEachScenario(t *testing.T) {
 	s, records := Many(56)
 	list := sortedScenarios(s)
 	shown := chooseRecords(firstFailure(s, records), records)
-	table := newTable(list, linker(records, runKeys(records), shown))
+	table := newTable(list, newRunLinker(records, runKeys(records), shown))
 	if want := []string{"hardened", "hardened, varied", "documented", "documented, varied"}; !slices.Equal(table.Columns, want) {
 		t.Errorf("columns %q, want %q", table.Columns, want)
 	}
@@ -250,7 +250,7 @@ func TestTableHasOneRowForEachScenario(t *testing.T) {
 }
 
 // A link leads to a run in the page, or to a file that is there.
-func TestEveryLinkOfThePageLeadsSomewhere(t *testing.T) {
+func TestPageHasNoBrokenLinks(t *testing.T) {
 	dir := t.TempDir()
 	s, records := Many(164)
 	if err := Write(dir, s, records); err != nil {
@@ -286,7 +286,7 @@ func TestEveryLinkOfThePageLeadsSomewhere(t *testing.T) {
 	}
 }
 
-func TestFaultIntervalsNameWhomTheyStruck(t *testing.T) {
+func TestFaultIntervalsNameTheirTargets(t *testing.T) {
 	r := &verdict.Record{
 		Workers: map[execution.WorkerID]string{3: "shell-3"},
 		FaultIntervals: []verdict.FaultInterval{
@@ -311,19 +311,19 @@ func TestFaultIntervalsNameWhomTheyStruck(t *testing.T) {
 		"kill one worker → shell-2", "kill one worker → shell-11, shell-12, shell-13 and 1 more", "pause shell-1",
 		"drop messages → the queue of worker shell-3", "cut shell-1 from broker (touched nothing)",
 	}
-	b := &builder{r: r, t: newTeller(r.Workers)}
-	if got := b.struck(r.FaultIntervals); !slices.Equal(got, want) {
+	b := &builder{r: r, t: newDescriber(r.Workers)}
+	if got := b.labelIntervals(r.FaultIntervals); !slices.Equal(got, want) {
 		t.Errorf("labels\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	r.Kinds = []history.Kind{history.FaultBegan}
-	if got := b.struck(r.FaultIntervals)[4]; got != "cut shell-1 from broker" {
+	if got := b.labelIntervals(r.FaultIntervals)[4]; got != "cut shell-1 from broker" {
 		t.Errorf("%q, though the history records no evidence", got)
 	}
 }
 
 // People begin with the default profile: it stands first where both are alike. A profile that alone
 // fails is the headline.
-func TestTheDefaultProfileStandsFirst(t *testing.T) {
+func TestDefaultProfileComesFirst(t *testing.T) {
 	results := func(failing ...config.Profile) *verdict.Sweep {
 		s := &verdict.Sweep{}
 		for _, p := range []config.Profile{config.Documented, config.Hardened} {

@@ -12,8 +12,8 @@ import (
 
 // The page names the weak points: a mutant that nothing kills, one that a single scenario kills, a
 // scenario that kills nothing.
-func TestThePageShowsWhichScenarioKillsWhichMutant(t *testing.T) {
-	sweep, records := synthetic()
+func TestPageShowsMutantMatrix(t *testing.T) {
+	sweep, records := syntheticSweep()
 	page := func() string {
 		var b bytes.Buffer
 		if err := reports.WriteHTML(&b, sweep, records); err != nil {

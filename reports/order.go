@@ -80,12 +80,12 @@ func IsOf(r *verdict.Record, sc *verdict.Scenario) bool {
 	return r.Scenario == sc.Name && r.Profile == sc.Profile && r.Mutant == sc.Mutant && (r.Varied != nil) == (sc.Strategy == verdict.Varied)
 }
 
-// culprit returns the event that caused a violation, and the names needed to describe it. Some
+// causingEvent returns the event that caused a violation, and the names needed to describe it. Some
 // violations have none: no event causes an unfinished execution, for example.
-func (f *failure) culprit() (*history.Event, teller) {
-	t := newTeller(nil)
+func (f *failure) causingEvent() (*history.Event, describer) {
+	t := newDescriber(nil)
 	if f.record != nil {
-		t = newTeller(f.record.Workers)
+		t = newDescriber(f.record.Workers)
 		if i := eventOf(f.record.Events, f.violation); i >= 0 {
 			return &f.record.Events[i], t
 		}

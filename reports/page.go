@@ -64,7 +64,7 @@ type page struct {
 	Grid     *grid
 	Coverage coverage
 	// Sure says what the verdict is worth; nil for a single run.
-	Sure *sure
+	Sure *sureSection
 
 	// Agreement compares the two worlds; empty if only one has run.
 	Agreement []verdict.Agreement
@@ -94,7 +94,7 @@ type shownRuns struct {
 	Data   template.JS
 }
 
-func (s *shownRuns) fill(data []byte, labels []string, script string) {
+func (s *shownRuns) embedRuns(data []byte, labels []string, script string) {
 	s.Records = labels
 	s.Style, s.Data = template.CSS(readAssets("style.css")), template.JS(data) //nolint:gosec // ours, and escaped by json.Marshal
 	s.Script = template.JS("(() => {\n\"use strict\";\n" + script + "})();")   //nolint:gosec // ours
@@ -134,10 +134,10 @@ func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 	first := firstFailure(s, records)
 	keys := runKeys(records)
 	shown := chooseRecords(first, records)
-	p := newPage(s, first, linker(records, keys, shown))
+	p := newPage(s, first, newRunLinker(records, keys, shown))
 	// What the results take is known only when they are written.
 	var rest counter
-	p.fill(nil, nil, "")
+	p.embedRuns(nil, nil, "")
 	if err := pageTemplates().ExecuteTemplate(&rest, "page.html", p); err != nil {
 		return fmt.Errorf("measuring the page: %w", err)
 	}
@@ -148,10 +148,10 @@ func WriteHTML(w io.Writer, s *verdict.Sweep, records []*verdict.Record) error {
 		return err
 	}
 	if len(labels) < len(shown) { // some did not fit, and are linked to as pages
-		p = newPage(s, first, linker(records, keys, shown[:len(labels)]))
+		p = newPage(s, first, newRunLinker(records, keys, shown[:len(labels)]))
 	}
 	p.RecordsLeftOut = len(records) - len(labels)
-	p.fill(data, labels, script)
+	p.embedRuns(data, labels, script)
 	if err := pageTemplates().ExecuteTemplate(w, "page.html", p); err != nil {
 		return fmt.Errorf("writing the page: %w", err)
 	}
@@ -166,9 +166,9 @@ func (c *counter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// linker returns the function that leads from a result to the recorded run of its smallest failing
+// newRunLinker returns the function that leads from a result to the recorded run of its smallest failing
 // seed: in this page, or in a page of its own. It is empty for a result without one.
-func linker(records []*verdict.Record, keys map[*verdict.Record]string, shown []*verdict.Record) func(*verdict.Scenario) string {
+func newRunLinker(records []*verdict.Record, keys map[*verdict.Record]string, shown []*verdict.Record) func(*verdict.Scenario) string {
 	type target struct {
 		name, profile, mutant string
 		varied                bool
@@ -243,8 +243,8 @@ func pageData(records []*verdict.Record, keys map[*verdict.Record]string, most i
 func newPage(s *verdict.Sweep, first *failure, link func(*verdict.Scenario) string) *page {
 	list := sortedScenarios(s)
 	p := &page{
-		Verdict: s.Verdict.String(), Sign: sign(s.Verdict), Overall: overall(s), Interrupted: s.Interrupted, Notes: s.Notes,
-		Go: s.Go, Commit: CommitText(s.Commit), Coverage: newCoverage(list), Sure: newSure(list), Agreement: s.Agreement, Matrix: newMatrix(s.Matrix),
+		Verdict: s.Verdict.String(), Sign: verdictSign(s.Verdict), Overall: overallText(s), Interrupted: s.Interrupted, Notes: s.Notes,
+		Go: s.Go, Commit: CommitText(s.Commit), Coverage: newCoverage(list), Sure: newSureSection(list), Agreement: s.Agreement, Matrix: newMatrix(s.Matrix),
 		Failures: groupFailures(list, link), Table: newTable(list, link), Grid: newGrid(list, link),
 	}
 	if more := len(p.Notes) - pageNotes; more > 0 {
@@ -294,18 +294,18 @@ func newHeadline(f *failure, list []*verdict.Scenario) *headline {
 	if f.record != nil {
 		h.Explained = newWhy(f.record)
 	}
-	act, t := f.culprit()
+	act, t := f.causingEvent()
 	if act != nil {
-		h.Who = t.who(act)
+		h.Who = t.subject(act)
 	}
 	if f.record != nil {
-		h.Message, h.Said = t.owned(h.Message), lastSaid(f.record, v, t)
+		h.Message, h.Said = t.nameQueueOwners(h.Message), lastWarningAbout(f.record, v, t)
 	}
 	h.Cut = cutNote(len(v.Causes), v.Past)
 	for i := range v.Causes {
 		e := &v.Causes[i]
 		h.Causes = append(h.Causes, causeLine{
-			Time: FormatTime(e.At), Who: t.who(e), What: t.what(e), Class: class(e.Kind),
+			Time: FormatTime(e.At), Who: t.subject(e), What: t.predicate(e), Class: eventClass(e.Kind),
 			Last: act != nil && e.Step == act.Step && e.Kind == act.Kind && i == len(v.Causes)-1,
 		})
 	}

@@ -37,7 +37,7 @@ const perfettoText = 300
 // Of a history with more than PerfettoEvents events, those around the first violation are shown, or
 // the last ones; an instant of the track "run" says how many are left out.
 func WritePerfetto(w io.Writer, r *verdict.Record) error {
-	p := &perfetto{r: r, t: newTeller(r.Workers), threads: make(map[traceTrack][]*traceThread)}
+	p := &perfetto{r: r, t: newDescriber(r.Workers), threads: make(map[traceTrack][]*traceThread)}
 	p.chooseEvents()
 	p.drawPeriods()
 	p.drawEvents()
@@ -83,7 +83,7 @@ type traceThread struct {
 // perfetto draws one record.
 type perfetto struct {
 	r *verdict.Record
-	t teller
+	t describer
 	// Events from the first to before the last are drawn; begin and end are their times.
 	from, to   int
 	begin, end time.Duration
@@ -123,10 +123,10 @@ func (p *perfetto) chooseEvents() {
 func (p *perfetto) drawPeriods() {
 	b := newBuilder(p.r, limits{executions: math.MaxInt, queues: math.MaxInt, points: math.MaxInt, beats: 1})
 	for i := range p.r.Events[:p.to] {
-		b.observe(i, &p.r.Events[i])
+		b.observeEvent(i, &p.r.Events[i])
 	}
 	b.end = p.end
-	processes := b.processes.lanes(b.end, b.lim)
+	processes := b.processes.sortedLanes(b.end, b.lim)
 	for _, name := range []string{homeRun, traceExecutions, traceFaults} {
 		p.numberProcess(name)
 	}
@@ -140,7 +140,7 @@ func (p *perfetto) drawPeriods() {
 	}
 	p.numberProcess(homeBroker)
 	p.numberProcess(homeDatabase)
-	rows, _ := b.rows.lanes(b, nil)
+	rows, _ := b.rows.chooseLanes(b, nil)
 	for _, x := range rows {
 		for _, s := range x.Periods {
 			if status, err := execution.ParseStatus(s.name); err == nil && !status.Terminal() {
@@ -151,7 +151,7 @@ func (p *perfetto) drawPeriods() {
 			p.drawSlice(traceTrack{p.homeOf(&p.r.Events[s.k]), "actions"}, s, "action", fmt.Sprintf("execution %d", x.ID))
 		}
 	}
-	queues, _ := b.queues.lanes(b, nil)
+	queues, _ := b.queues.chooseLanes(b, nil)
 	for _, q := range queues {
 		for _, s := range q.stays {
 			e := &p.r.Events[s.k]
@@ -169,7 +169,7 @@ func (p *perfetto) drawPeriods() {
 			p.drawSlice(traceTrack{homeBroker, q.Name}, period{from: s.from, to: to, k: s.k}, "queued", what)
 		}
 	}
-	labels := b.struck(p.r.FaultIntervals)
+	labels := b.labelIntervals(p.r.FaultIntervals)
 	for i, f := range p.r.FaultIntervals {
 		if f.End >= p.begin && f.Begin <= p.end {
 			p.addEvent(&traceEvent{
@@ -272,12 +272,12 @@ func (p *perfetto) homeOf(e *history.Event) string {
 	if home := rowOf(e.Kind).home; home != "" && home != homeWorker {
 		return home
 	}
-	known := processes{t: p.t}
+	known := processLanes{t: p.t}
 	return cmp.Or(known.nameOf(e), homeDatabase)
 }
 
 func (p *perfetto) eventArgs(e *history.Event) map[string]any {
-	args := map[string]any{"what": traceText(p.t.who(e) + " " + p.t.what(e))}
+	args := map[string]any{"what": traceText(p.t.subject(e) + " " + p.t.predicate(e))}
 	for name, number := range map[string]uint64{"step": e.Step, "execution": uint64(e.Execution), "epoch": uint64(e.Epoch), "message": e.Message} { //nolint:gosec // not negative
 		if number != 0 {
 			args[name] = number
@@ -309,7 +309,7 @@ func (p *perfetto) writeEvents(out *bufio.Writer) error {
 		last[e.message]++
 	}
 	for _, e := range p.drawn {
-		e.Name, e.At = traceText(e.Name), usecs(max(0, e.from))
+		e.Name, e.At = traceText(e.Name), traceMicros(max(0, e.from))
 		e.Process = p.numberProcess(e.on.process)
 		if rows := p.threads[e.on]; e.Phase == "i" && rows != nil {
 			e.Thread = rows[0].id // within any slice
@@ -324,7 +324,7 @@ func (p *perfetto) writeEvents(out *bufio.Writer) error {
 			e.FlowIn, e.FlowOut = steps[e.message] > 1, steps[e.message] < last[e.message]
 		}
 		if e.Phase == "X" {
-			took := usecs(e.to - e.from)
+			took := traceMicros(e.to - e.from)
 			e.Duration = &took
 		}
 	}
@@ -343,9 +343,9 @@ func (p *perfetto) writeEvents(out *bufio.Writer) error {
 	return out.Flush()
 }
 
-// usecs is a time in the trace's unit.
-func usecs(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
+// traceMicros is a time in the trace's unit.
+func traceMicros(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
 
 func traceText(text string) string {
-	return firstBytes(clean(firstBytes(text, 4*perfettoText)), perfettoText)
+	return firstBytes(sanitizeText(firstBytes(text, 4*perfettoText)), perfettoText)
 }

@@ -26,7 +26,7 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/result.golden.json anew")
 
-func render(t *testing.T, write func(io.Writer, *verdict.Sweep) error, s *verdict.Sweep) string {
+func renderText(t *testing.T, write func(io.Writer, *verdict.Sweep) error, s *verdict.Sweep) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := write(&b, s); err != nil {
@@ -35,9 +35,9 @@ func render(t *testing.T, write func(io.Writer, *verdict.Sweep) error, s *verdic
 	return b.String()
 }
 
-func TestResultIsSchemaOne(t *testing.T) {
-	sweep, _ := synthetic()
-	got := render(t, reports.WriteJSON, sweep)
+func TestResultMatchesGoldenFile(t *testing.T) {
+	sweep, _ := syntheticSweep()
+	got := renderText(t, reports.WriteJSON, sweep)
 	golden := filepath.Join("testdata", "result.golden.json")
 	if *update {
 		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
@@ -54,21 +54,21 @@ func TestResultIsSchemaOne(t *testing.T) {
 }
 
 func TestResultDependsOnNeitherOrderNorTime(t *testing.T) {
-	sweep, _ := synthetic()
-	want := render(t, reports.WriteJSON, sweep)
+	sweep, _ := syntheticSweep()
+	want := renderText(t, reports.WriteJSON, sweep)
 	slices.Reverse(sweep.Scenarios)
 	for _, sc := range sweep.Scenarios {
 		sc.Wall *= 3
 		slices.Reverse(sc.Faults)
 	}
 	sweep.Go, sweep.Commit = "other", "other"
-	if got := render(t, reports.WriteJSON, sweep); got != want {
+	if got := renderText(t, reports.WriteJSON, sweep); got != want {
 		t.Error("the same results in another order, on another machine, give other bytes")
 	}
 }
 
 func TestEmptyResultHasLists(t *testing.T) {
-	got := render(t, reports.WriteJSON, &verdict.Sweep{Scenarios: []*verdict.Scenario{{Name: "x"}}})
+	got := renderText(t, reports.WriteJSON, &verdict.Sweep{Scenarios: []*verdict.Scenario{{Name: "x"}}})
 	if strings.Contains(got, "null") {
 		t.Errorf("null where a list or an object is promised:\n%s", got)
 	}
@@ -95,14 +95,14 @@ type junitDetail struct {
 }
 
 func TestJUnit(t *testing.T) {
-	sweep, _ := synthetic()
+	sweep, _ := syntheticSweep()
 	twin := *sweep.Scenarios[2]
 	twin.Profile = config.Documented
 	sweep.Scenarios = append(sweep.Scenarios, &twin)
 	sweep.Scenarios[0].Violations[0].Message += "\nsecond line: \x00\x1b[31mred\x1b[0m ]]> \uFFFE\xff <b>"
 	sweep.Interrupted = true
 	var got junit
-	if err := xml.Unmarshal([]byte(render(t, reports.WriteJUnit, sweep)), &got); err != nil {
+	if err := xml.Unmarshal([]byte(renderText(t, reports.WriteJUnit, sweep)), &got); err != nil {
 		t.Fatal(err)
 	}
 	var names []string
@@ -131,11 +131,11 @@ func TestJUnit(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	sweep, _ := synthetic()
+	sweep, _ := syntheticSweep()
 	sweep.Scenarios[0].Violations[0].Message = "one\ntwo\nthree\nfour\nfive\n```\nsix"
 	sweep.Scenarios[0].Why = []string{"a | b\nc"}
 	sweep.Notes = []string{"1 scenario not expressible in the live world"}
-	got := render(t, reports.WriteSummary, sweep)
+	got := renderText(t, reports.WriteSummary, sweep)
 	for _, want := range []string{
 		"- 1 scenario not expressible in the live world\n",
 		"## ✖ Chaos: fail", "1 passed, 1 failed, 1 inconclusive of 3 results, 150 runs.",
@@ -154,7 +154,7 @@ func TestSummary(t *testing.T) {
 
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "not", "there", "yet")
-	sweep, records := synthetic()
+	sweep, records := syntheticSweep()
 	odd := &verdict.Record{Run: verdict.Run{Scenario: "../odd name", Profile: config.Hardened, Seed: 2, Panic: "boom"}}
 	fine := &verdict.Record{Run: verdict.Run{Scenario: "fine", Profile: config.Hardened, Seed: 1}}
 	again := *records[0]
@@ -192,12 +192,12 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-func TestWriteSaysWhatItCouldNotWrite(t *testing.T) {
+func TestWriteErrorNamesFile(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.MkdirAll(filepath.Join(dir, "junit.xml", "in the way"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	sweep, _ := synthetic()
+	sweep, _ := syntheticSweep()
 	err := reports.Write(dir, sweep, nil)
 	if err == nil || !strings.Contains(err.Error(), "junit.xml") {
 		t.Errorf("error %v, want one that names junit.xml", err)
@@ -208,7 +208,7 @@ func TestWriteSaysWhatItCouldNotWrite(t *testing.T) {
 }
 
 func TestPageIsSelfContained(t *testing.T) {
-	sweep, records := synthetic()
+	sweep, records := syntheticSweep()
 	sweep.Scenarios[0].Violations[0].Message = `<script>alert("x")</script> <!-- </script>`
 	records[0].Violations[0].Message = sweep.Scenarios[0].Violations[0].Message
 	var b bytes.Buffer
@@ -229,10 +229,10 @@ func TestPageIsSelfContained(t *testing.T) {
 	}
 }
 
-func TestPageIsTheSameTwice(t *testing.T) {
+func TestPageIsReproducible(t *testing.T) {
 	var pages [2]bytes.Buffer
 	for i := range pages {
-		sweep, records := synthetic()
+		sweep, records := syntheticSweep()
 		if err := reports.WriteHTML(&pages[i], sweep, records); err != nil {
 			t.Fatal(err)
 		}
@@ -243,13 +243,13 @@ func TestPageIsTheSameTwice(t *testing.T) {
 }
 
 // The page of a simulated verdict says how far to trust the models.
-func TestPageTellsHowTrueTheModelsAre(t *testing.T) {
-	sweep, _ := synthetic()
+func TestPageListsModelDifferences(t *testing.T) {
+	sweep, _ := syntheticSweep()
 	for world, want := range map[string]int{"sim": 1, "live": 0} {
 		for _, sc := range sweep.Scenarios {
 			sc.World = world
 		}
-		got := render(t, func(w io.Writer, s *verdict.Sweep) error { return reports.WriteHTML(w, s, nil) }, sweep)
+		got := renderText(t, func(w io.Writer, s *verdict.Sweep) error { return reports.WriteHTML(w, s, nil) }, sweep)
 		if n := strings.Count(got, `<section id="models"`); n != want {
 			t.Errorf("world %s: %d sections about the models, want %d", world, n, want)
 		}
@@ -261,8 +261,8 @@ func TestPageTellsHowTrueTheModelsAre(t *testing.T) {
 	}
 }
 
-func TestPageSaysWhatEachVerdictMeans(t *testing.T) {
-	sweep, _ := synthetic()
+func TestPageExplainsEachVerdict(t *testing.T) {
+	sweep, _ := syntheticSweep()
 	for v, want := range map[verdict.Verdict]string{
 		verdict.Pass: "Nothing broke</h1>", verdict.Inconclusive: "Nothing broke, but not everything was tested</h1>",
 		verdict.Fail: "Something broke</h1>",
@@ -271,7 +271,7 @@ func TestPageSaysWhatEachVerdictMeans(t *testing.T) {
 			sc.Verdict, sc.Violations, sc.Why = v, nil, []string{"because of this"}
 		}
 		sweep.Verdict = v
-		got := render(t, func(w io.Writer, s *verdict.Sweep) error { return reports.WriteHTML(w, s, nil) }, sweep)
+		got := renderText(t, func(w io.Writer, s *verdict.Sweep) error { return reports.WriteHTML(w, s, nil) }, sweep)
 		if !strings.Contains(got, want) {
 			t.Errorf("%v: the page has no %q", v, want)
 		}
@@ -286,7 +286,7 @@ func TestPageStaysSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second: make test has it")
 	}
-	sweep, records := synthetic()
+	sweep, records := syntheticSweep()
 	big := *records[0]
 	big.Events = nil
 	for i := range 250 {
@@ -373,7 +373,7 @@ func TestDescribe(t *testing.T) {
 // TestDescribeKnowsEveryKind fails for a new kind of event without a description.
 func TestDescribeKnowsEveryKind(t *testing.T) {
 	for k := history.NoKind + 1; int(k) < history.Kinds; k++ {
-		for _, e := range []history.Event{{Kind: k}, everything(k)} {
+		for _, e := range []history.Event{{Kind: k}, fullEvent(k)} {
 			got := reports.Describe(&e, nil)
 			if strings.Contains(got, "unknown") || strings.Contains(got, "template") || strings.Contains(got, "%!") || len(got) < 15 {
 				t.Errorf("%s is described as %q", k, got)

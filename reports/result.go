@@ -89,7 +89,7 @@ func resultOf(sc *verdict.Scenario) scenarioResult {
 		Violations: []violationResult{}, Faults: []faultResult{}, Sometimes: map[string]int{},
 		Outcomes: map[string]int64{}, Steps: sc.Steps, Virtual: sc.Virtual.Seconds(),
 		HistoryHash: fmt.Sprintf("%016x", sc.Hash), Cut: sc.Cut, Failing: sc.Failing,
-		FailsAtMost: rounded(discovery.FailsAtMost(sc.Failing, judgedRuns(sc)), 6), Situations: situationsOf(sc),
+		FailsAtMost: roundTo(discovery.FailsAtMost(sc.Failing, judgedRuns(sc)), 6), Situations: situationsOf(sc),
 	}
 	for _, v := range sortedViolations(sc.Violations) {
 		r.Violations = append(r.Violations, violationResult{
@@ -102,7 +102,7 @@ func resultOf(sc *verdict.Scenario) scenarioResult {
 	for name, hits := range sc.Sometimes {
 		r.Sometimes[name] = hits
 	}
-	for _, o := range outcomes(sc) {
+	for _, o := range outcomeCounts(sc) {
 		r.Outcomes[o.Name] = o.Count
 		r.Executions += o.Count
 	}
@@ -115,8 +115,8 @@ type outcome struct {
 	Count int64
 }
 
-// outcomes counts chains by their last status, in the order of the statuses, the stuck ones last.
-func outcomes(sc *verdict.Scenario) []outcome {
+// outcomeCounts counts chains by their last status, in the order of the statuses, the stuck ones last.
+func outcomeCounts(sc *verdict.Scenario) []outcome {
 	var list []outcome
 	for s := execution.Requested; int(s) < execution.Statuses; s++ {
 		if n := sc.Chains[s]; n > 0 {

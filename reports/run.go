@@ -45,19 +45,19 @@ func WriteRun(w io.Writer, r *verdict.Record, key string) error {
 	if err != nil {
 		return err
 	}
-	p := &oneRun{Sign: sign(verdict.Fail), Verdict: verdict.Fail.String(), Title: runLabel(r), Explained: newWhy(r)}
+	p := &oneRun{Sign: verdictSign(verdict.Fail), Verdict: verdict.Fail.String(), Title: runLabel(r), Explained: newWhy(r)}
 	if r.Panic != "" {
 		p.Panic = firstLines(r.Panic, 1)[0]
 	}
-	violations, tell := sortedViolations(r.Violations), newTeller(r.Workers)
+	violations, tell := sortedViolations(r.Violations), newDescriber(r.Workers)
 	for _, v := range violations[:min(len(violations), runViolations)] {
-		p.Violations = append(p.Violations, runViolation{violationTitle(v), v.Statement, tell.owned(v.Message), "at " + FormatTime(v.At), lastSaid(r, v, tell)})
+		p.Violations = append(p.Violations, runViolation{violationTitle(v), v.Statement, tell.nameQueueOwners(v.Message), "at " + FormatTime(v.At), lastWarningAbout(r, v, tell)})
 		if p.Reproduce == "" {
 			p.Reproduce = v.Reproduce
 		}
 	}
 	p.More = len(violations) - len(p.Violations)
-	p.fill(data, labels, readAssets("core.js", "draw.js", "led.js", "panel.js"))
+	p.embedRuns(data, labels, readAssets("core.js", "draw.js", "led.js", "panel.js"))
 	if err := pageTemplates().ExecuteTemplate(w, "one", p); err != nil {
 		return fmt.Errorf("writing the page of a run: %w", err)
 	}

@@ -130,7 +130,7 @@ func readShare(f shard.File) (*verdict.Sweep, shareAside, error) {
 func plainNames[T ~string](first string, profile T, others ...string) error {
 	for _, name := range append(others, first, string(profile)) {
 		if len(name) > maxName || name != Printable(name, "") {
-			return fmt.Errorf("the name %q is too long, or has letters that can't be shown", clip(name))
+			return fmt.Errorf("the name %q is too long, or has letters that can't be shown", clipQuotation(name))
 		}
 	}
 	return nil

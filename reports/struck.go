@@ -12,10 +12,10 @@ import (
 // struckNames limits how many of those that a fault struck are named on its interval.
 const struckNames = 3
 
-// struck labels each fault interval with the fault and those whom it struck, for example
+// labelIntervals labels each fault interval with the fault and those whom it struck, for example
 // "kill one worker → shell-2". Names that the fault has already are not repeated. A fault without
 // evidence is labelled so, unless the history does not record evidence.
-func (b *builder) struck(intervals []verdict.FaultInterval) []string {
+func (b *builder) labelIntervals(intervals []verdict.FaultInterval) []string {
 	names := make([][]string, len(intervals))
 	touched := make([]bool, len(intervals))
 	for i := range b.r.Events {
@@ -28,7 +28,7 @@ func (b *builder) struck(intervals []verdict.FaultInterval) []string {
 			continue
 		}
 		touched[at] = touched[at] || e.Kind == history.FaultTouched
-		for _, name := range b.whom(e) {
+		for _, name := range b.namesStruck(e) {
 			if !slices.Contains(names[at], name) && !containsName(intervals[at].Fault, name) {
 				names[at] = append(names[at], name)
 			}
@@ -63,8 +63,8 @@ func intervalOf(intervals []verdict.FaultInterval, e *history.Event) int {
 	return at
 }
 
-// whom names those whom a fault struck, as its event tells.
-func (b *builder) whom(e *history.Event) []string {
+// namesStruck names those whom a fault struck, as its event tells.
+func (b *builder) namesStruck(e *history.Event) []string {
 	switch {
 	case e.Process != "":
 		return strings.Split(e.Process, ",")
@@ -73,9 +73,9 @@ func (b *builder) whom(e *history.Event) []string {
 	case e.Execution != 0:
 		return []string{fmt.Sprintf("execution %d", e.Execution)}
 	case e.Queue != "":
-		return []string{b.t.queue(e.Queue)}
+		return []string{b.t.describeQueue(e.Queue)}
 	case e.Message != 0:
-		return []string{b.t.message(e)}
+		return []string{b.t.describeMessage(e)}
 	}
 	return nil
 }

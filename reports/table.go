@@ -81,13 +81,13 @@ func newTable(list []*verdict.Scenario, link func(*verdict.Scenario) string) tab
 	for _, sc := range list {
 		row := byName[sc.Name]
 		if row == nil {
-			row = &tableRow{Name: sc.Name, About: shorten(sc.About, aboutText)}
+			row = &tableRow{Name: sc.Name, About: shortenText(sc.About, aboutText)}
 			byName[sc.Name] = row
 			rows = append(rows, row)
 		}
 		results[row] = append(results[row], sc)
 		row.Rank = max(row.Rank, sc.Verdict)
-		row.Executions += executions(sc)
+		row.Executions += executionCount(sc)
 		if sc.Seeds > 0 {
 			row.Share = max(row.Share, 1000*sc.Failing/sc.Seeds)
 		}
@@ -113,14 +113,14 @@ func newTable(list []*verdict.Scenario, link func(*verdict.Scenario) string) tab
 			row.Cells[i].Column = name
 		}
 		if text > tableText {
-			row.About = shorten(row.About, shortText)
+			row.About = shortenText(row.About, shortText)
 		}
 		text += htmlLength(row.About)
 		for _, sc := range results[row] {
 			cell := &row.Cells[slices.Index(t.Columns, columnOf(sc, several))]
 			r := newCellResult(sc, link(sc))
 			if text > tableText {
-				r.shorten()
+				r.shortenReasons()
 			}
 			for _, why := range r.Why {
 				text += htmlLength(why)
@@ -155,8 +155,8 @@ func profileOf(column string) string {
 
 func newCellResult(sc *verdict.Scenario, link string) cellResult {
 	r := cellResult{
-		Sign: sign(sc.Verdict), Verdict: sc.Verdict.String(), Link: link, First: sc.FirstFailing,
-		Seeds: plural(sc.Seeds, "seed"), Executions: executions(sc), Outcomes: outcomeText(sc),
+		Sign: verdictSign(sc.Verdict), Verdict: sc.Verdict.String(), Link: link, First: sc.FirstFailing,
+		Seeds: plural(sc.Seeds, "seed"), Executions: executionCount(sc), Outcomes: outcomeText(sc),
 		World: strings.Trim(sc.World+", "+sc.Strategy, ", "),
 	}
 	if sc.Mutant != "" {
@@ -166,24 +166,24 @@ func newCellResult(sc *verdict.Scenario, link string) cellResult {
 		r.Seeds = fmt.Sprintf("%d of %s failed", sc.Failing, plural(sc.Seeds, "seed"))
 	}
 	for _, why := range sc.Why[:min(len(sc.Why), cellReasons)] {
-		r.Why = append(r.Why, shorten(why, reasonText))
+		r.Why = append(r.Why, shortenText(why, reasonText))
 	}
 	r.MoreWhys = len(sc.Why) - len(r.Why)
 	return r
 }
 
-// shorten leaves one short reason.
-func (c *cellResult) shorten() {
+// shortenReasons leaves one short reason.
+func (c *cellResult) shortenReasons() {
 	if len(c.Why) > 0 {
 		c.MoreWhys += len(c.Why) - 1
-		c.Why = []string{shorten(c.Why[0], shortText)}
+		c.Why = []string{shortenText(c.Why[0], shortText)}
 	}
 }
 
 func htmlLength(s string) int { return len(template.HTMLEscapeString(s)) }
 
-// shorten cuts a text that is longer than this many characters.
-func shorten(s string, most int) string {
+// shortenText cuts a text that is longer than this many characters.
+func shortenText(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s
 	}

@@ -98,7 +98,7 @@ func TestFind(t *testing.T) {
 }
 
 // An alert that no scenario expects could be one that can't fire, or never ends.
-func TestLibraryExpectsEveryAlertToFireAndToResolve(t *testing.T) {
+func TestLibraryCoversEveryAlert(t *testing.T) {
 	library, err := Library()
 	if err != nil {
 		t.Fatal(err)

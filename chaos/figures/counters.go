@@ -11,7 +11,7 @@ import (
 
 // The counters that are judged, and how many of their labels the history knows. Only the process
 // itself knows the values of the others, such as the passes of a loop.
-var known = map[telemetry.Figure]int{
+var knownLabels = map[telemetry.Figure]int{
 	telemetry.Transitions: 4, telemetry.Retries: 1, telemetry.RetriesEnded: 2, telemetry.Assignments: 0, telemetry.LeasesExpired: 0,
 	telemetry.WorkerDowntime: 0,
 	telemetry.Dispatches:     1, telemetry.Canaries: 0, telemetry.DeadLettered: 3, telemetry.DeadLetters: 1, telemetry.DeadLetterSeconds: 0,
@@ -31,9 +31,9 @@ const (
 // unhandled is the outcome of a dead letter that the executor gave up.
 const unhandled = "unhandled"
 
-// count notes a process's counts, under the labels that the history knows.
-func (p *process) count(f telemetry.Figure, n int64, l telemetry.Labels) {
-	labels, judged := known[f]
+// recordCount notes a process's counts, under the labels that the history knows.
+func (p *process) recordCount(f telemetry.Figure, n int64, l telemetry.Labels) {
+	labels, judged := knownLabels[f]
 	if !judged {
 		return
 	}
@@ -50,19 +50,19 @@ func (p *process) count(f telemetry.Figure, n int64, l telemetry.Labels) {
 	p.counted[series{f, l}] += n
 }
 
-// doubtful says that a process may have made steps that change this counter without having learned
+// hasUnknownSteps says that a process may have made steps that change this counter without having learned
 // of them.
-func (p *process) doubtful(of series) bool {
-	for _, step := range steps(of) {
+func (p *process) hasUnknownSteps(of series) bool {
+	for _, step := range stepsChanging(of) {
 		if p.open[step] > 0 {
 			return true
 		}
 	}
-	return p.crashed && len(steps(of)) == 0
+	return p.crashed && len(stepsChanging(of)) == 0
 }
 
-// steps are the calls of the database that may change a counter.
-func steps(of series) []string {
+// stepsChanging are the calls of the database that may change a counter.
+func stepsChanging(of series) []string {
 	from, to, by := of.labels[0], of.labels[1], of.labels[2]
 	switch of.figure {
 	case telemetry.Retries:
@@ -107,19 +107,19 @@ func steps(of series) []string {
 func (j *Judge) judgeCounters(p *process) {
 	all := maps.Clone(p.happened)
 	maps.Copy(all, p.counted)
-	for _, of := range slices.SortedFunc(maps.Keys(all), compare) {
+	for _, of := range slices.SortedFunc(maps.Keys(all), compareSeries) {
 		counted, happened := p.counted[of], p.happened[of]
-		if counted < happened && p.doubtful(of) {
+		if counted < happened && p.hasUnknownSteps(of) {
 			continue
 		}
 		j.judged++
 		if counted != happened {
-			j.violate("%s has counted %d of %s, and by the history there were %d", p.name, counted, j.text(of), happened)
+			j.recordViolation("%s has counted %d of %s, and by the history there were %d", p.name, counted, j.seriesText(of), happened)
 		}
 	}
 }
 
-func compare(a, b series) int {
+func compareSeries(a, b series) int {
 	if a.figure != b.figure {
 		return int(a.figure) - int(b.figure)
 	}

@@ -16,59 +16,59 @@ import (
 	"handoff/core/telemetry"
 )
 
-// set notes that a gauge is set.
-func (w *Watch) set(f telemetry.Figure, v int64) {
+// judgeGauge notes that a gauge is set.
+func (w *Watch) judgeGauge(f telemetry.Figure, v int64) {
 	switch f {
 	case telemetry.ReaperBrake, telemetry.DeadLetterPathBroken:
 		w.j.judged++
 		if v != 0 && v != 1 {
-			w.violate("%s is %d, and says yes or no", w.j.table[f].Name, v)
+			w.recordViolation("%s is %d, and says yes or no", w.j.table[f].Name, v)
 		}
 	case telemetry.DeadLetterQueueMessages:
 		w.j.judged++
 		switch {
 		case w.queue == nil:
-			w.violate("%s is set to %d, and the broker has not said so", w.j.table[f].Name, v)
+			w.recordViolation("%s is set to %d, and the broker has not said so", w.j.table[f].Name, v)
 		case v != int64(w.queue.Ready):
-			w.violate("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, w.queue.Ready)
+			w.recordViolation("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, w.queue.Ready)
 		}
 	case telemetry.DeadLetterQueueConsumers:
 		w.j.judged++
 		switch {
 		case w.queue == nil:
-			w.violate("%s is set to %d, and the broker has not said so", w.j.table[f].Name, v)
+			w.recordViolation("%s is set to %d, and the broker has not said so", w.j.table[f].Name, v)
 		case v != int64(w.queue.Consumers):
-			w.violate("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, w.queue.Consumers)
+			w.recordViolation("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, w.queue.Consumers)
 		}
 		w.queue = nil
 	default:
-		w.sample.told = w.sample.told || sampled[f]
+		w.sample.gaugeSet = w.sample.gaugeSet || sampledGauges[f]
 	}
 }
 
-// sampled are the gauges that the database answers.
-var sampled = map[telemetry.Figure]bool{
+// sampledGauges are the gauges that the database answers.
+var sampledGauges = map[telemetry.Figure]bool{
 	telemetry.Executions: true, telemetry.OldestExecution: true, telemetry.OrchestrationLag: true, telemetry.Workers: true,
 	telemetry.LeaseOverdue: true, telemetry.HeartbeatAge: true, telemetry.WorkerLoad: true, telemetry.WorkerLoadMean: true,
 	telemetry.QueueDepth: true, telemetry.QueueDepthMean: true, telemetry.SlotsInUse: true, telemetry.DeadLettersOpen: true,
 	telemetry.UnreadableRows: true, telemetry.StreamHeld: true, telemetry.UnclaimedAge: true, telemetry.UnfitAge: true,
 }
 
-// violate notes what is wrong with what the process shows.
-func (w *Watch) violate(format string, args ...any) {
-	w.j.violate("%s at %v: "+format, append([]any{w.p.name, w.j.now()}, args...)...)
+// recordViolation notes what is wrong with what the process shows.
+func (w *Watch) recordViolation(format string, args ...any) {
+	w.j.recordViolation("%s at %v: "+format, append([]any{w.p.name, w.j.now()}, args...)...)
 }
 
-// shows judges one gauge of the last sample.
-func (w *Watch) shows(f telemetry.Figure, want int64, labels ...string) {
+// expectGauge judges one gauge of the last sample.
+func (w *Watch) expectGauge(f telemetry.Figure, want int64, labels ...string) {
 	var l telemetry.Labels
 	copy(l[:], labels)
 	of := series{f, l}
 	w.j.judged++
 	if got, set := w.gauges[of]; !set {
-		w.violate("%s is not set, and the database said %d", w.j.text(of), want)
+		w.recordViolation("%s is not set, and the database said %d", w.j.seriesText(of), want)
 	} else if got != want {
-		w.violate("%s is %d, and the database said %d", w.j.text(of), got, want)
+		w.recordViolation("%s is %d, and the database said %d", w.j.seriesText(of), got, want)
 	}
 }
 
@@ -77,10 +77,10 @@ func (w *Watch) shows(f telemetry.Figure, want int64, labels ...string) {
 func (w *Watch) judgeSample() {
 	s := &w.sample
 	switch {
-	case s.told && !s.known:
-		w.violate("figures are set, and the database has not answered with a survey and then the workers")
+	case s.gaugeSet && !s.answered:
+		w.recordViolation("figures are set, and the database has not answered with a survey and then the workers")
 		return
-	case !s.known:
+	case !s.answered:
 		w.judgeUnanswered()
 		return
 	}
@@ -91,25 +91,25 @@ func (w *Watch) judgeSample() {
 	}
 	for status := execution.Requested; int(status) < len(by); status++ {
 		if !oracle.Terminal(status) {
-			w.shows(telemetry.Executions, int64(by[status].Count), status.String())
-			w.shows(telemetry.OldestExecution, int64(by[status].Oldest), status.String())
+			w.expectGauge(telemetry.Executions, int64(by[status].Count), status.String())
+			w.expectGauge(telemetry.OldestExecution, int64(by[status].Oldest), status.String())
 		}
 	}
-	w.shows(telemetry.OrchestrationLag, int64(s.survey.OrchestrationLag))
-	w.shows(telemetry.DeadLettersOpen, int64(s.survey.DeadLettersOpen))
-	w.shows(telemetry.UnclaimedAge, int64(s.survey.Unclaimed))
-	w.shows(telemetry.UnfitAge, int64(s.survey.Unfit))
+	w.expectGauge(telemetry.OrchestrationLag, int64(s.survey.OrchestrationLag))
+	w.expectGauge(telemetry.DeadLettersOpen, int64(s.survey.DeadLettersOpen))
+	w.expectGauge(telemetry.UnclaimedAge, int64(s.survey.Unclaimed))
+	w.expectGauge(telemetry.UnfitAge, int64(s.survey.Unfit))
 	for _, in := range s.survey.Slots {
-		w.shows(telemetry.SlotsInUse, int64(in.Count), in.ActionRef)
+		w.expectGauge(telemetry.SlotsInUse, int64(in.Count), in.ActionRef)
 	}
-	w.shows(telemetry.UnreadableRows, int64(s.survey.UnreadableCount), "execution")
+	w.expectGauge(telemetry.UnreadableRows, int64(s.survey.UnreadableCount), "execution")
 	unreadable := int64(0)
 	for i := range s.workers {
 		if s.workers[i].Unreadable != "" {
 			unreadable++
 		}
 	}
-	w.shows(telemetry.UnreadableRows, unreadable, "worker")
+	w.expectGauge(telemetry.UnreadableRows, unreadable, "worker")
 	w.judgeUnreadable(s.survey.UnreadableCount, int(unreadable))
 	w.judgeWorkers(s.workers)
 	w.judgeConditions(s.workers)
@@ -125,9 +125,9 @@ func (w *Watch) judgeUnanswered() {
 		return
 	}
 	w.j.judged++
-	for _, of := range slices.SortedFunc(maps.Keys(w.gauges), compare) {
-		if sampled[of.figure] {
-			w.violate("%s is %d, and the database has not answered the last %d times", w.j.text(of), w.gauges[of], w.unanswered)
+	for _, of := range slices.SortedFunc(maps.Keys(w.gauges), compareSeries) {
+		if sampledGauges[of.figure] {
+			w.recordViolation("%s is %d, and the database has not answered the last %d times", w.j.seriesText(of), w.gauges[of], w.unanswered)
 			return
 		}
 	}
@@ -138,7 +138,7 @@ func (w *Watch) judgeHidden(f telemetry.Figure, label string) {
 	of := series{f, telemetry.Labels{label}}
 	w.j.judged++
 	if got, set := w.gauges[of]; set {
-		w.violate("%s is %d, and the database no longer has it", w.j.text(of), got)
+		w.recordViolation("%s is %d, and the database no longer has it", w.j.seriesText(of), got)
 	}
 }
 
@@ -155,19 +155,19 @@ func (w *Watch) judgeWorkers(workers []store.WorkerRow) {
 			w.judgeHidden(telemetry.QueueDepth, label)
 			continue
 		}
-		w.shows(telemetry.WorkerLoad, int64(row.Load), label)
-		w.shows(telemetry.QueueDepth, int64(row.Queued), label)
+		w.expectGauge(telemetry.WorkerLoad, int64(row.Load), label)
+		w.expectGauge(telemetry.QueueDepth, int64(row.Queued), label)
 		overdue, beats[row.Lifecycle] = max(overdue, row.LeaseOverFor), max(beats[row.Lifecycle], row.SinceBeat)
 		alive, load, queued = alive+1, load+int64(row.Load), queued+int64(row.Queued)
 	}
-	w.shows(telemetry.LeaseOverdue, int64(overdue))
+	w.expectGauge(telemetry.LeaseOverdue, int64(overdue))
 	for lifecycle := execution.Starting; lifecycle <= execution.Lost; lifecycle++ {
 		if !oracle.Gone(lifecycle) {
-			w.shows(telemetry.HeartbeatAge, int64(beats[lifecycle]), lifecycle.String())
+			w.expectGauge(telemetry.HeartbeatAge, int64(beats[lifecycle]), lifecycle.String())
 		}
 	}
-	w.shows(telemetry.WorkerLoadMean, load/max(1, alive))
-	w.shows(telemetry.QueueDepthMean, queued/max(1, alive))
+	w.expectGauge(telemetry.WorkerLoadMean, load/max(1, alive))
+	w.expectGauge(telemetry.QueueDepthMean, queued/max(1, alive))
 }
 
 // judgeConditions compares how many workers are shown in each condition. Who is well by what it reports may be degraded
@@ -186,14 +186,14 @@ func (w *Watch) judgeConditions(workers []store.WorkerRow) {
 		case !row.ConsumerAlive:
 			condition = deaf
 		default:
-			health = w.j.health(row)
+			health = w.j.expectedHealth(row)
 		}
 		counts[row.Lifecycle][condition][health]++
 	}
 	for lifecycle := execution.Starting; lifecycle <= execution.Lost; lifecycle++ {
 		for condition, name := range names {
 			n, of := &counts[lifecycle][condition], lifecycle.String()
-			w.shows(telemetry.Workers, n[execution.Unhealthy], of, name, execution.Unhealthy.String())
+			w.expectGauge(telemetry.Workers, n[execution.Unhealthy], of, name, execution.Unhealthy.String())
 			if probed {
 				healthy := w.gauges[series{telemetry.Workers, telemetry.Labels{of, name, execution.Healthy.String()}}]
 				if n[execution.Healthy] > healthy && healthy >= 0 {
@@ -201,14 +201,14 @@ func (w *Watch) judgeConditions(workers []store.WorkerRow) {
 					n[execution.Healthy] = healthy
 				}
 			}
-			w.shows(telemetry.Workers, n[execution.Healthy], of, name, execution.Healthy.String())
-			w.shows(telemetry.Workers, n[execution.Degraded], of, name, execution.Degraded.String())
+			w.expectGauge(telemetry.Workers, n[execution.Healthy], of, name, execution.Healthy.String())
+			w.expectGauge(telemetry.Workers, n[execution.Degraded], of, name, execution.Degraded.String())
 		}
 	}
 }
 
-// health is what a worker's evidence makes of it.
-func (j *Judge) health(row *store.WorkerRow) execution.Health {
+// expectedHealth is what a worker's evidence makes of it.
+func (j *Judge) expectedHealth(row *store.WorkerRow) execution.Health {
 	e := oracle.Evidence{Total: row.Figures.Total, Failed: row.Figures.Failed, Consecutive: row.Figures.Consecutive, Queued: row.Queued}
 	for _, ago := range row.Expired {
 		if ago <= j.config.Health.Window {
@@ -228,7 +228,7 @@ func (w *Watch) judgeFreshness() {
 	}
 	w.j.judged++
 	if gap := w.j.now() - w.fresh; gap > within {
-		w.violate("it has not asked for its figures for %v, and is to ask every %v", gap, x.FiguresInterval)
+		w.recordViolation("it has not asked for its figures for %v, and is to ask every %v", gap, x.FiguresInterval)
 	}
 }
 
@@ -242,10 +242,10 @@ func (w *Watch) judgeHealth() {
 	want := w.j.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && (!tested || shown == 1)
 	w.j.judged += 2
 	if broken != want {
-		w.violate("asked for its dead letter path it says broken: %t, and by what it shows it is %t", broken, want)
+		w.recordViolation("asked for its dead letter path it says broken: %t, and by what it shows it is %t", broken, want)
 	}
 	if w.health.Connected() && (w.session == nil || w.session.Closed() || w.session.Blocked()) {
-		w.violate("it says that it is connected, and has no session that takes a publish")
+		w.recordViolation("it says that it is connected, and has no session that takes a publish")
 	}
 }
 
@@ -260,7 +260,7 @@ func (w *Watch) judgeUnreadable(executions, workers int) {
 		want = fmt.Sprintf("%d executions and %d workers ", executions, workers)
 	}
 	if (said == "") != (want == "") || !strings.HasPrefix(said, want) {
-		w.violate("asked for what it can't read it says %q, and the database named %d executions and %d workers", said, executions, workers)
+		w.recordViolation("asked for what it can't read it says %q, and the database named %d executions and %d workers", said, executions, workers)
 	}
 }
 
@@ -281,7 +281,7 @@ func (w *Watch) judgeSuspicion(open int) {
 		w.suspicious = now
 	case now-w.suspicious > within:
 		w.j.judged++
-		w.violate("since %v there are dead letters that nobody has dealt with, and the dead letter path has not been tested since; it is to be within %v", w.suspicious, soonTested)
+		w.recordViolation("since %v there are dead letters that nobody has dealt with, and the dead letter path has not been tested since; it is to be within %v", w.suspicious, soonTested)
 		w.suspicious = -1
 	}
 	if open > w.open && w.suspicious < 0 {

@@ -63,7 +63,7 @@ func New(c config.Config, now func() time.Duration) *Judge {
 	}
 }
 
-func (j *Judge) process(name string) *process {
+func (j *Judge) processNamed(name string) *process {
 	p := j.processes[name]
 	if p == nil {
 		p = &process{name: name, counted: make(map[series]int64), happened: make(map[series]int64), open: make(map[string]int)}
@@ -72,15 +72,15 @@ func (j *Judge) process(name string) *process {
 	return p
 }
 
-// violate notes the first figure that was wrong.
-func (j *Judge) violate(format string, args ...any) {
+// recordViolation notes the first figure that was wrong.
+func (j *Judge) recordViolation(format string, args ...any) {
 	if j.wrong == "" {
 		j.wrong = fmt.Sprintf(format, args...)
 	}
 }
 
-// text is a series as Prometheus would show it.
-func (j *Judge) text(of series) string {
+// seriesText is a series as Prometheus would show it.
+func (j *Judge) seriesText(of series) string {
 	info := j.table[of.figure]
 	text := ""
 	for i, label := range info.Labels {
@@ -104,11 +104,11 @@ func (j *Judge) End() (wrong string, judged uint64) {
 	return j.wrong, j.judged
 }
 
-// happens notes something that a process has to count.
-func (j *Judge) happens(process string, f telemetry.Figure, labels ...string) {
+// expectCount notes something that a process has to count.
+func (j *Judge) expectCount(process string, f telemetry.Figure, labels ...string) {
 	var l telemetry.Labels
 	copy(l[:], labels)
-	j.process(process).happened[series{f, l}]++
+	j.processNamed(process).happened[series{f, l}]++
 }
 
 // Observe implements history.Sink.
@@ -119,17 +119,17 @@ func (j *Judge) Observe(e *history.Event) {
 		if e.Count > 0 {
 			j.retries[e.Execution] = e.Reason
 		}
-		j.happens(e.Process, telemetry.Transitions, "none", execution.Requested.String(), e.By.String(), e.Reason.String())
+		j.expectCount(e.Process, telemetry.Transitions, "none", execution.Requested.String(), e.By.String(), e.Reason.String())
 		if e.By == execution.RetryManager {
-			j.happens(e.Process, telemetry.Retries, e.Reason.String())
+			j.expectCount(e.Process, telemetry.Retries, e.Reason.String())
 		}
 	case history.Transition:
-		j.happens(e.Process, telemetry.Transitions, e.From.String(), e.To.String(), e.By.String(), e.Reason.String())
+		j.expectCount(e.Process, telemetry.Transitions, e.From.String(), e.To.String(), e.By.String(), e.Reason.String())
 		if e.From == execution.Scheduling && e.To == execution.Scheduled {
-			j.happens(e.Process, telemetry.Assignments)
+			j.expectCount(e.Process, telemetry.Assignments)
 		}
 		if reason, retry := j.retries[e.Execution]; retry && oracle.Terminal(e.To) && e.Reason != execution.ParentFailed {
-			j.happens(e.Process, telemetry.RetriesEnded, reason.String(), e.To.String())
+			j.expectCount(e.Process, telemetry.RetriesEnded, reason.String(), e.To.String())
 		}
 	case history.Observed:
 		part, would := e.By.String(), e.To.String()
@@ -139,27 +139,27 @@ func (j *Judge) Observe(e *history.Event) {
 				would = unreachable
 			}
 		}
-		j.happens(e.Process, telemetry.Observed, part, would)
+		j.expectCount(e.Process, telemetry.Observed, part, would)
 	case history.WorkerLifecycle:
 		if p := j.processes[e.Process]; e.Lifecycle == execution.Lost && p != nil && p.current != nil && p.current.samples {
-			j.happens(e.Process, telemetry.LeasesExpired)
-			j.happens(e.Process, telemetry.WorkerDowntime)
+			j.expectCount(e.Process, telemetry.LeasesExpired)
+			j.expectCount(e.Process, telemetry.WorkerDowntime)
 		}
 	case history.ProcessCrashed:
-		p := j.process(e.Process)
+		p := j.processNamed(e.Process)
 		p.crashed, p.current = true, nil
 	case history.ProcessStopped:
-		j.process(e.Process).current = nil
+		j.processNamed(e.Process).current = nil
 	case history.ProcessStopping:
-		if w := j.process(e.Process).current; w != nil {
+		if w := j.processNamed(e.Process).current; w != nil {
 			w.ending = true
 		}
 	case history.ProcessPaused, history.ProcessFrozen:
-		if w := j.process(e.Process).current; w != nil {
+		if w := j.processNamed(e.Process).current; w != nil {
 			w.fresh = -1
 		}
 	case history.ProcessResumed, history.ProcessThawed:
-		if w := j.process(e.Process).current; w != nil {
+		if w := j.processNamed(e.Process).current; w != nil {
 			w.fresh, w.hindered = e.At, e.At
 		}
 	default:

@@ -31,8 +31,8 @@ type letter struct {
 	named map[telemetry.Labels]int
 }
 
-// comes notes a dead letter that has been delivered. The broker notes deaths in whole seconds of its own clock.
-func (w *Watch) comes(d *broker.Delivery) {
+// beginLetter notes a dead letter that has been delivered. The broker notes deaths in whole seconds of its own clock.
+func (w *Watch) beginLetter(d *broker.Delivery) {
 	w.letter = &letter{named: make(map[telemetry.Labels]int)}
 	if w.clock == nil {
 		return
@@ -43,20 +43,20 @@ func (w *Watch) comes(d *broker.Delivery) {
 	}
 }
 
-// tells notes what the process tells of a dead letter, and judges its time.
-func (w *Watch) tells(d time.Duration) {
+// judgeLetterTime notes what the process tells of a dead letter, and judges its time.
+func (w *Watch) judgeLetterTime(d time.Duration) {
 	if w.letter == nil || w.clock == nil {
 		return
 	}
 	w.letter.measured = true
 	w.j.judged++
 	if want := w.clock.Monotonic() - w.letter.died; d < want-want/10-clockSlack || d > want+want/10+clockSlack {
-		w.violate("a dead letter is told to have been handled %v after its death, which was %v ago", d, want)
+		w.recordViolation("a dead letter is told to have been handled %v after its death, which was %v ago", d, want)
 	}
 }
 
-// settled notes a dead letter that is acknowledged: it has been counted, and its time told, unless it was given up.
-func (w *Watch) settled(d *broker.Delivery) {
+// finishLetter notes a dead letter that is acknowledged: it has been counted, and its time told, unless it was given up.
+func (w *Watch) finishLetter(d *broker.Delivery) {
 	j, name, of := w.j, w.p.name, w.letter
 	w.letter = nil
 	reason, queue := broker.DeathUnknown.String(), ""
@@ -74,9 +74,9 @@ func (w *Watch) settled(d *broker.Delivery) {
 	}
 	letters := max(1, len(ds))
 	for i := range letters {
-		j.happens(name, telemetry.DeadLetters, reason)
+		j.expectCount(name, telemetry.DeadLetters, reason)
 		if i >= gaveUp {
-			j.happens(name, telemetry.DeadLetterSeconds)
+			j.expectCount(name, telemetry.DeadLetterSeconds)
 		}
 	}
 	for i := range ds {
@@ -92,6 +92,6 @@ func (w *Watch) settled(d *broker.Delivery) {
 			}
 			of.named[labels]--
 		}
-		j.happens(name, telemetry.DeadLettered, labels[:]...)
+		j.expectCount(name, telemetry.DeadLettered, labels[:]...)
 	}
 }

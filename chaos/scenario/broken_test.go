@@ -46,7 +46,7 @@ func TestBrokenCorpus(t *testing.T) {
 				checkFrame(t, p, string(data))
 			}
 			if *update && len(got) > 0 {
-				rewrite(t, file, string(data), got, len(want))
+				rewriteHead(t, file, string(data), got, len(want))
 				return
 			}
 			if g, w := strings.Join(got, "\n"), strings.Join(want, "\n"); g != w {
@@ -56,9 +56,9 @@ func TestBrokenCorpus(t *testing.T) {
 	}
 }
 
-// rewrite writes the loader's problems at the head of a broken file, which must keep its number of
+// rewriteHead writes the loader's problems at the head of a broken file, which must keep its number of
 // lines.
-func rewrite(t *testing.T, file, data string, got []string, had int) {
+func rewriteHead(t *testing.T, file, data string, got []string, had int) {
 	t.Helper()
 	if had != len(got) {
 		t.Fatalf("the file says %d problems and has %d; positions would move:\n%s", had, len(got), strings.Join(got, "\n"))

@@ -10,7 +10,7 @@ import (
 )
 
 // Every kind that can be drawn draws a valid entry of faults.
-func TestWhatEveryKindDrawsIsAnEntryOfIt(t *testing.T) {
+func TestEveryKindDrawsValidEntries(t *testing.T) {
 	source := rand.New(rand.NewPCG(1, 2))
 	dice := &fault.Dice{Choose: source.IntN, Cluster: fault.Cluster{Executors: []string{"executor-1"}, Workers: []string{"w-1", "w-2"}}}
 	for _, k := range fault.Kinds() {

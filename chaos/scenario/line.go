@@ -20,12 +20,12 @@ func (s *Scenario) Line(p config.Profile, invariant int, message string) int {
 		return 0
 	}
 	root := doc.Content[0]
-	expect := get(root, "expect")
-	if own := get(expect, string(p)); own != nil {
+	expect := findValue(root, "expect")
+	if own := findValue(expect, string(p)); own != nil {
 		expect = own
 	}
 	if invariant > 0 {
-		if n := alertIn(get(expect, "alerts"), message); n != nil {
+		if n := alertIn(findValue(expect, "alerts"), message); n != nil {
 			return n.Line
 		}
 		if n := invariantIn(expect, invariant); n != nil {
@@ -38,7 +38,7 @@ func (s *Scenario) Line(p config.Profile, invariant int, message string) int {
 			list []Bound
 		}{{"executions", bounds.Executions}, {"rows", bounds.Rows}} {
 			for _, b := range of.list {
-				if n := keyOf(get(expect, of.key), b.Of); n != nil && strings.Contains(message, b.Quote(of.key)) {
+				if n := keyOf(findValue(expect, of.key), b.Of); n != nil && strings.Contains(message, b.Quote(of.key)) {
 					return n.Line
 				}
 			}
@@ -52,10 +52,10 @@ func (s *Scenario) Line(p config.Profile, invariant int, message string) int {
 
 // Quote is how a message about executions or rows names an unmet bound.
 func (b Bound) Quote(what string) string {
-	return what + " " + b.ends() + "; the scenario expects " + b.Of + ": " + b.Source
+	return what + " " + b.outcomePhrase() + "; the scenario expects " + b.Of + ": " + b.Source
 }
 
-func (b Bound) ends() string {
+func (b Bound) outcomePhrase() string {
 	if b.Of == Stuck {
 		return "are stuck"
 	}
@@ -64,7 +64,7 @@ func (b Bound) ends() string {
 
 func alertIn(alerts *yaml.Node, message string) *yaml.Node {
 	for _, key := range []string{"fires", "resolves", "never"} {
-		list := get(alerts, key)
+		list := findValue(alerts, key)
 		if list == nil {
 			continue
 		}
@@ -78,7 +78,7 @@ func alertIn(alerts *yaml.Node, message string) *yaml.Node {
 }
 
 func invariantIn(expect *yaml.Node, invariant int) *yaml.Node {
-	if list := get(expect, "invariants"); list != nil {
+	if list := findValue(expect, "invariants"); list != nil {
 		for _, n := range list.Content {
 			if n.Value == strconv.Itoa(invariant) {
 				return n

@@ -53,7 +53,7 @@ func MoveFault(file string, text []byte, i int, at, lasts time.Duration) ([]byte
 	if lasts != Unmoved && s.Faults[i].For != 0 {
 		d.SetFor(i, lasts)
 	} else if lasts != Unmoved {
-		set(get(d.root, "faults").Content[i], "restart_after", textNode(yamlfile.Short(lasts)))
+		setValue(findValue(d.root, "faults").Content[i], "restart_after", textNode(yamlfile.Short(lasts)))
 	}
 	out := d.Bytes(file, "a fault was moved")
 	if _, err := Parse(file, out); err != nil {
@@ -68,7 +68,7 @@ func moveValues(text []byte, i int, at, lasts time.Duration) []byte {
 	if yaml.Unmarshal(text, &doc) != nil || len(doc.Content) == 0 {
 		return nil
 	}
-	faults := get(doc.Content[0], "faults")
+	faults := findValue(doc.Content[0], "faults")
 	if faults == nil || i >= len(faults.Content) {
 		return nil
 	}
@@ -83,7 +83,7 @@ func moveValues(text []byte, i int, at, lasts time.Duration) []byte {
 		changes = append(changes, change{from, to, value})
 		return to > from
 	}
-	if at != Unmoved && !note(get(fault, "when"), "{at: "+yamlfile.Short(at)+"}") {
+	if at != Unmoved && !note(findValue(fault, "when"), "{at: "+yamlfile.Short(at)+"}") {
 		return nil
 	}
 	if lasts != Unmoved && !note(durationOf(fault), yamlfile.Short(lasts)) {
@@ -101,17 +101,17 @@ func moveValues(text []byte, i int, at, lasts time.Duration) []byte {
 
 // durationOf finds the node that says how long a fault lasts.
 func durationOf(fault *yaml.Node) *yaml.Node {
-	if n := get(fault, "for"); n != nil {
+	if n := findValue(fault, "for"); n != nil {
 		return n
 	}
 	if fault.Kind == yaml.MappingNode {
 		for i := 1; i < len(fault.Content); i += 2 {
-			if n := get(fault.Content[i], "for"); n != nil {
+			if n := findValue(fault.Content[i], "for"); n != nil {
 				return n
 			}
 		}
 	}
-	return get(fault, "restart_after")
+	return findValue(fault, "restart_after")
 }
 
 // spanOf returns where a value stands in the text: a plain scalar of one line, or a mapping or list in

@@ -67,7 +67,7 @@ func reasonAliases() map[string]execution.Reason {
 func reasonNames() []string {
 	var names, friendly []string
 	for _, name := range execution.Reasons() {
-		if _, ok := reason(name); ok {
+		if _, ok := findReason(name); ok {
 			names = append(names, name)
 		}
 	}
@@ -78,9 +78,9 @@ func reasonNames() []string {
 	return append(names, friendly...)
 }
 
-// reason finds a reason that an action may report, by either name. Reasons about a worker's or a
+// findReason finds a reason that an action may report, by either name. Reasons about a worker's or a
 // message's fate are excluded: a real worker treats them as unknown when an action reports them.
-func reason(name string) (execution.Reason, bool) {
+func findReason(name string) (execution.Reason, bool) {
 	if r, ok := reasonAliases()[strings.ToLower(name)]; ok {
 		return r, true
 	}

@@ -40,8 +40,8 @@ func configLeaves() []leaf {
 	return list
 }
 
-// settings reads `config:` as a daemon reads its file.
-func (l *loader) settings(n *yaml.Node) []setting {
+// readSettings reads `config:` as a daemon reads its file.
+func (l *loader) readSettings(n *yaml.Node) []setting {
 	read, _ := config.Decode(l.Reader, n, "config", ruleLeaves())
 	var out []setting
 	for _, s := range read {
@@ -50,8 +50,8 @@ func (l *loader) settings(n *yaml.Node) []setting {
 	return out
 }
 
-// effective is the configuration under each profile.
-func effective(profiles []config.Profile, settings []setting) map[config.Profile]config.Config {
+// effectiveConfigs is the configuration under each profile.
+func effectiveConfigs(profiles []config.Profile, settings []setting) map[config.Profile]config.Config {
 	out := map[config.Profile]config.Config{}
 	for _, p := range profiles {
 		c := config.Default(p)
@@ -64,9 +64,9 @@ func effective(profiles []config.Profile, settings []setting) map[config.Profile
 	return out
 }
 
-// validate reports settings that contradict each other, under each profile. The error stands at the
+// validateConfigs reports settings that contradict each other, under each profile. The error stands at the
 // key to blame or, if that key has its default, at `config:` itself.
-func (l *loader) validate(n *yaml.Node, s *Scenario, settings []setting) {
+func (l *loader) validateConfigs(n *yaml.Node, s *Scenario, settings []setting) {
 	said := map[config.Problem][]string{}
 	var order []config.Problem
 	for _, p := range s.Profiles {

@@ -56,7 +56,7 @@ func (s *Scenario) Scaled(factor float64, p config.Profile) (*Scenario, error) {
 	scaleConfig(&c, factor)
 	out.configs = map[config.Profile]config.Config{p: c}
 	out.expects = maps.Clone(s.expects)
-	return &out, out.floors(c, factor)
+	return &out, out.checkFloors(c, factor)
 }
 
 // scaleDurations multiplies every duration in a value, whatever its field is called.
@@ -102,8 +102,8 @@ func scaleConfig(c *config.Config, factor float64) {
 	}
 }
 
-// floors refuses a configuration below the lower limits.
-func (s *Scenario) floors(c config.Config, factor float64) error {
+// checkFloors refuses a configuration below the lower limits.
+func (s *Scenario) checkFloors(c config.Config, factor float64) error {
 	var problems []string
 	needed := 0.0 // the factor from which on no duration is under its floor
 	least := func(what string, is, floor time.Duration) {

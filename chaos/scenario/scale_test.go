@@ -44,7 +44,7 @@ func TestEveryDurationIsScaled(t *testing.T) {
 	}
 }
 
-func TestScalesUnderAFloorAreRefused(t *testing.T) {
+func TestScalesBelowFloorAreRefused(t *testing.T) {
 	s, err := scenarios.Find("ttl-race")
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +62,7 @@ func TestScalesUnderAFloorAreRefused(t *testing.T) {
 }
 
 // A worker asks once a second what lies behind garbage, however short the rest is made.
-func TestADispatchBehindAFloodNeedsTimeAtAnyScale(t *testing.T) {
+func TestFloodLimitsDispatchTimeoutAtAnyScale(t *testing.T) {
 	s, err := scenarios.Find("garbage-before-work")
 	if err != nil {
 		t.Fatal(err)

@@ -43,12 +43,12 @@ func configSchema() yamlfile.Schema {
 			}
 			at = next
 		}
-		at["properties"].(yamlfile.Schema)[parts[len(parts)-1]] = l.schema().With(l.defaults())
+		at["properties"].(yamlfile.Schema)[parts[len(parts)-1]] = l.valueSchema().With(l.describeDefaults())
 	}
 	return root
 }
 
-func (l leaf) schema() yamlfile.Schema {
+func (l leaf) valueSchema() yamlfile.Schema {
 	switch l.path {
 	case "executor.unclaimed":
 		return yamlfile.Enum([]string{string(config.Fail), string(config.Reschedule)})
@@ -69,8 +69,8 @@ func (l leaf) schema() yamlfile.Schema {
 	return yamlfile.TextSchema()
 }
 
-// defaults describes the default under each profile.
-func (l leaf) defaults() string {
+// describeDefaults describes the default under each profile.
+func (l leaf) describeDefaults() string {
 	var texts []string
 	for _, p := range config.Profiles() {
 		c := config.Default(p)

@@ -50,7 +50,7 @@ func clusterShape() yamlfile.Shape {
 }
 
 func workerShape(name string) yamlfile.Shape {
-	return yamlfile.NewShape(under("worker", name),
+	return yamlfile.NewShape(shapeName("worker", name),
 		yamlfile.Required("runtimes", "the runtimes of the actions that it can run", yamlfile.SomeOf(yamlfile.TextSchema())),
 		yamlfile.Optional("concurrency", "how many actions it runs at a time; left out: the configuration's", yamlfile.IntegerSchema(1, maxConcurrency)),
 		yamlfile.Optional("starts", "when its process is started; left out: with the cluster", yamlfile.DurationSchema()),
@@ -58,7 +58,7 @@ func workerShape(name string) yamlfile.Shape {
 }
 
 func actionShape(ref string) yamlfile.Shape {
-	return yamlfile.NewShape(under("action", ref),
+	return yamlfile.NewShape(shapeName("action", ref),
 		yamlfile.Required("runtime", "the runtime that a worker must have to run it", yamlfile.TextSchema()),
 		yamlfile.Required("takes", "how long a run lasts", fault.DrawnSchema("takes")),
 		yamlfile.Optional("fails", "how often a run fails, and why; left out: never", failsSchema()),
@@ -183,7 +183,7 @@ func expectSchema() yamlfile.Schema {
 	return yamlfile.Schema{"oneOf": []any{expectShape().Object(), either}}
 }
 
-func under(what, name string) string {
+func shapeName(what, name string) string {
 	if name == "" {
 		return what
 	}
@@ -252,7 +252,7 @@ func triggersAbout() [][2]string {
 	return list
 }
 
-func firsts(list [][2]string) []string {
+func firstColumn(list [][2]string) []string {
 	names := make([]string, len(list))
 	for i, e := range list {
 		names[i] = e[0]

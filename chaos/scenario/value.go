@@ -21,8 +21,8 @@ var (
 	boundForm = regexp.MustCompile(boundPattern)
 )
 
-// bound reads ">= 95%", "0" or 0.
-func (l *loader) bound(n *yaml.Node, of string) (Bound, bool) {
+// readBound reads ">= 95%", "0" or 0.
+func (l *loader) readBound(n *yaml.Node, of string) (Bound, bool) {
 	b := Bound{Of: of, Op: "=", Source: n.Value}
 	if n.Kind != yaml.ScalarNode || !boundForm.MatchString(n.Value) {
 		l.Refuse(n, `%s must be a count or a whole percentage, such as 0, ">= 3" or ">= 95%%", is %s`, of, yamlfile.KindOf(n))

@@ -32,8 +32,8 @@ type Header struct {
 	Asked map[string]string `json:"asked"`
 }
 
-// end is the last line of a file. A file without it was cut off.
-type end struct {
+// trailer is the last line of a file. A file without it was cut off.
+type trailer struct {
 	// SHA256 covers the lines before this one.
 	SHA256 string `json:"sha256"`
 	// Aside is data that may differ between two files of the same share, such as how long it took.
@@ -53,7 +53,7 @@ func Write(w io.Writer, h Header, items []any, aside any) error {
 	}
 	beside, err := json.Marshal(aside)
 	if err == nil {
-		err = json.NewEncoder(w).Encode(end{hex.EncodeToString(sum.Sum(nil)), beside})
+		err = json.NewEncoder(w).Encode(trailer{hex.EncodeToString(sum.Sum(nil)), beside})
 	}
 	if err != nil {
 		return fmt.Errorf("writing the end of a share: %w", err)
@@ -71,13 +71,13 @@ type File struct {
 
 // Verify reads a file and refuses it if it was cut off or changed.
 func Verify(path string) (File, error) {
-	f, _, _, err := read(path)
+	f, _, _, err := readFile(path)
 	return f, err
 }
 
 // Each calls use with each item of a file, and decodes what stands aside.
 func Each[T any](f File, aside any, use func(T) error) error {
-	again, items, beside, err := read(f.Path)
+	again, items, beside, err := readFile(f.Path)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func Each[T any](f File, aside any, use func(T) error) error {
 	}
 	for i, text := range items {
 		var item T
-		err := decode(text, &item)
+		err := decodeStrictly(text, &item)
 		if err == nil {
 			err = use(item)
 		}
@@ -100,15 +100,15 @@ func Each[T any](f File, aside any, use func(T) error) error {
 	return nil
 }
 
-// read reads the header, the items and what stands aside.
-func read(path string) (f File, items [][]byte, aside json.RawMessage, err error) {
+// readFile reads the header, the items and what stands aside.
+func readFile(path string) (f File, items [][]byte, aside json.RawMessage, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return f, nil, nil, err
 	}
 	body := text[:bytes.LastIndexByte(bytes.TrimSuffix(text, []byte{'\n'}), '\n')+1]
-	var last end
-	if err := decode(text[len(body):], &last); err != nil || len(body) == 0 {
+	var last trailer
+	if err := decodeStrictly(text[len(body):], &last); err != nil || len(body) == 0 {
 		return f, nil, nil, fmt.Errorf("%s: it has no last line, so it was cut off; copy it again, or run the share again", path)
 	}
 	if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != last.SHA256 {
@@ -116,7 +116,7 @@ func read(path string) (f File, items [][]byte, aside json.RawMessage, err error
 	}
 	lines := bytes.Split(bytes.TrimSuffix(body, []byte{'\n'}), []byte{'\n'})
 	f = File{Path: path, Sum: last.SHA256}
-	if err := decode(lines[0], &f.Header); err != nil {
+	if err := decodeStrictly(lines[0], &f.Header); err != nil {
 		return f, nil, nil, fmt.Errorf("%s:1: %w", path, err)
 	}
 	if f.Header.Share.Whole() {
@@ -125,8 +125,8 @@ func read(path string) (f File, items [][]byte, aside json.RawMessage, err error
 	return f, lines[1:], last.Aside, nil
 }
 
-// decode refuses fields that this program does not know: another program wrote them.
-func decode(text []byte, into any) error {
+// decodeStrictly refuses fields that this program does not know: another program wrote them.
+func decodeStrictly(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	return d.Decode(into)

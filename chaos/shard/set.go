@@ -30,11 +30,11 @@ func Find(args []string) ([]string, error) {
 			return nil, fmt.Errorf("reading a folder of shares: %w", err)
 		}
 		before := len(files)
-		if in := filepath.Join(arg, FileName); exists(in) {
+		if in := filepath.Join(arg, FileName); isFile(in) {
 			files, entries = append(files, in), nil
 		}
 		for _, entry := range entries {
-			if in := filepath.Join(arg, entry.Name(), FileName); exists(in) {
+			if in := filepath.Join(arg, entry.Name(), FileName); isFile(in) {
 				files = append(files, in)
 			}
 		}
@@ -47,7 +47,7 @@ func Find(args []string) ([]string, error) {
 	return slices.Compact(files), nil
 }
 
-func exists(path string) bool {
+func isFile(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && !info.IsDir()
 }
@@ -67,7 +67,7 @@ func Gather(files []File) (s Set, err error) {
 	}
 	known := make(map[int]File)
 	for _, f := range files {
-		if err := same(files[0], f); err != nil {
+		if err := checkSameJob(files[0], f); err != nil {
 			return s, err
 		}
 		other, twice := known[f.Header.Share.Index]
@@ -89,9 +89,9 @@ func Gather(files []File) (s Set, err error) {
 	return s, nil
 }
 
-// same says whether two files belong to one job.
-func same(a, b File) error {
-	x, y := facts(a.Header), facts(b.Header)
+// checkSameJob says whether two files belong to one job.
+func checkSameJob(a, b File) error {
+	x, y := jobFacts(a.Header), jobFacts(b.Header)
 	names := maps.Clone(x)
 	maps.Copy(names, y)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
@@ -103,8 +103,8 @@ func same(a, b File) error {
 	return nil
 }
 
-// facts are what all files of a job have in common, by what an error calls it.
-func facts(h Header) map[string]string {
+// jobFacts are what all files of a job have in common, by what an error calls it.
+func jobFacts(h Header) map[string]string {
 	all := map[string]string{
 		"what was run": h.Kind, "the number of shares": fmt.Sprint(h.Share.Of), "the commit": h.Commit, "the version of Go": h.Go,
 		"the digest of the scenarios": h.Digest, "the number of seeds": fmt.Sprint(h.Seeds),

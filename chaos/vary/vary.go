@@ -12,7 +12,7 @@
 //
 // In one build, a draw depends only on the scenario's digest, the profile and the seed. A new
 // setting, kind of fault or dimension changes the draws of all seeds, unless it has draws of its own
-// (apart). The result is an ordinary scenario, made by edits of the file, so that everything that
+// (drawSeparately). The result is an ordinary scenario, made by edits of the file, so that everything that
 // works on scenarios works on it. What the scenario expects of its own situation (counts, situations
 // to be reached, error texts, alerts) is dropped; its list of invariants applies.
 package vary
@@ -56,10 +56,10 @@ func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
 		return nil, fmt.Errorf("varying %s: %w", s.Name, err)
 	}
 	d := newDraw(s, p, seed)
-	d.all()
-	d.apart("exit codes", exitCodes)
-	plain(doc, s, p)
-	v, err := d.applied(doc)
+	d.drawDimensions()
+	d.drawSeparately("exit codes", exitCodes)
+	restrictScenario(doc, s, p)
+	v, err := d.applyEdits(doc)
 	if err != nil {
 		return nil, fmt.Errorf("varying %s: %w", s.Name, err)
 	}
@@ -67,9 +67,9 @@ func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
 	return v, nil
 }
 
-// plain removes what the scenario expects of its own situation, and limits it to one profile and
+// restrictScenario removes what the scenario expects of its own situation, and limits it to one profile and
 // to the simulator.
-func plain(doc *scenario.Document, s *scenario.Scenario, p config.Profile) {
+func restrictScenario(doc *scenario.Document, s *scenario.Scenario, p config.Profile) {
 	e := s.Expect(p)
 	// If the scenario intends an action that no worker can run, the varied one must say so, too.
 	meant := slices.ContainsFunc(s.Profiles, func(p config.Profile) bool {
@@ -81,7 +81,7 @@ func plain(doc *scenario.Document, s *scenario.Scenario, p config.Profile) {
 	doc.Put(string(p), "profile")
 	doc.Put("["+string(scenario.Sim)+"]", "worlds")
 	if e.Invariants != nil {
-		doc.Put(flow(e.Invariants), "expect", "invariants")
+		doc.Put(flowList(e.Invariants), "expect", "invariants")
 	}
 	if meant {
 		doc.Put("[no_workers_failed]", "expect", "sometimes")
@@ -114,7 +114,7 @@ type edit struct {
 func newDraw(s *scenario.Scenario, p config.Profile, seed uint64) *draw {
 	label := fmt.Sprintf("%s %s %d", s.Digest, p, seed)
 	d := &draw{
-		Dice: &fault.Dice{Choose: choices(label), Cluster: s.Cluster.Names()}, s: s, profile: p, label: label,
+		Dice: &fault.Dice{Choose: newChooser(label), Cluster: s.Cluster.Names()}, s: s, profile: p, label: label,
 		config: s.Config(p), workers: slices.Clone(s.Cluster.Workers), longest: make(map[string]time.Duration),
 	}
 	for _, a := range s.Actions {
@@ -127,16 +127,16 @@ func newDraw(s *scenario.Scenario, p config.Profile, seed uint64) *draw {
 	return d
 }
 
-// choices returns the draws of a label: numbers below what it is called with.
-func choices(label string) func(n int) int {
+// newChooser returns the draws of a label: numbers below what it is called with.
+func newChooser(label string) func(n int) int {
 	sum := sha256.Sum256([]byte(label))
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:]))).IntN
 }
 
-// apart calls a dimension with draws of its own, so that it shifts the draws of no other one.
-func (d *draw) apart(label string, dimension func(*draw)) {
+// drawSeparately calls a dimension with draws of its own, so that it shifts the draws of no other one.
+func (d *draw) drawSeparately(label string, dimension func(*draw)) {
 	choose := d.Choose
-	d.Choose = choices(d.label + " " + label)
+	d.Choose = newChooser(d.label + " " + label)
 	dimension(d)
 	d.Choose = choose
 }
@@ -147,8 +147,8 @@ type dimension struct {
 	leaveOut, exaggerate func(d *draw)
 }
 
-// all draws every dimension. Later dimensions depend on the draws of earlier ones.
-func (d *draw) all() {
+// drawDimensions draws every dimension. Later dimensions depend on the draws of earlier ones.
+func (d *draw) drawDimensions() {
 	dimensions := slices.Concat(configDimensions(), clusterDimensions(), actionDimensions(), workloadDimensions(), faultDimensions())
 	// The share of changed dimensions is drawn, too, from one to three fifths: few show effects more
 	// clearly, many make situations that nobody thought of. At least one changes.
@@ -165,20 +165,20 @@ func (d *draw) all() {
 		dim.exaggerate(d)
 	}
 	d.writeConfig()
-	d.settle()
+	d.extendSettle()
 }
 
-// one is true in one of n draws.
-func (d *draw) one(n int) bool { return d.Choose(n) == 0 }
+// oneIn is true in one of n draws.
+func (d *draw) oneIn(n int) bool { return d.Choose(n) == 0 }
 
-// change notes an edit with its description.
-func (d *draw) change(make func(doc *scenario.Document), text string, args ...any) {
+// addEdit notes an edit with its description.
+func (d *draw) addEdit(make func(doc *scenario.Document), text string, args ...any) {
 	d.edits = append(d.edits, edit{[]string{fmt.Sprintf(text, args...)}, make})
 }
 
-// applied makes all edits at once. If the scenario language refuses the result, it makes them one by
+// applyEdits makes all edits at once. If the scenario language refuses the result, it makes them one by
 // one, and leaves out each that is refused beside those before it.
-func (d *draw) applied(doc *scenario.Document) (*Varied, error) {
+func (d *draw) applyEdits(doc *scenario.Document) (*Varied, error) {
 	v := &Varied{}
 	whole := doc.Clone()
 	for _, e := range d.edits {
@@ -208,9 +208,9 @@ func (d *draw) applied(doc *scenario.Document) (*Varied, error) {
 	return v, nil
 }
 
-// top is the longest duration that may be drawn: ten times the longest deadline. It is shorter if
+// longestDuration is the longest duration that may be drawn: ten times the longest deadline. It is shorter if
 // the run would take too many steps, but at least a minute.
-func (d *draw) top() time.Duration {
+func (d *draw) longestDuration() time.Duration {
 	e := d.config.Executor
 	deadline := max(e.ScheduledTimeout, e.UnschedulableGrace, d.config.Worker.Lease(), d.config.MessageQueue.RabbitMQ.WorkerQueueTTL())
 	beats := time.Duration(beatsOfAll / max(1, len(d.workers)))
@@ -226,9 +226,9 @@ const (
 	passesOfAll = 280
 )
 
-// settle gives the run enough time to do all of its work one execution after the other: an
+// extendSettle gives the run enough time to do all of its work one execution after the other: an
 // overloaded worker is late, not stuck.
-func (d *draw) settle() {
+func (d *draw) extendSettle() {
 	var work, longest time.Duration
 	retries := 0
 	for i := range d.s.Workload {
@@ -246,8 +246,8 @@ func (d *draw) settle() {
 	d.edits = append(d.edits, edit{make: func(doc *scenario.Document) { doc.Put(yamlfile.Short(within), "settle", "within") }})
 }
 
-// flow writes numbers as a list.
-func flow(numbers []int) string {
+// flowList writes numbers as a list.
+func flowList(numbers []int) string {
 	text := "["
 	for i, n := range numbers {
 		if i > 0 {

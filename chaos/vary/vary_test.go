@@ -9,7 +9,7 @@ import (
 	"handoff/scenarios"
 )
 
-func library(t testing.TB) []*scenario.Scenario {
+func loadLibrary(t testing.TB) []*scenario.Scenario {
 	t.Helper()
 	all, err := scenarios.Library()
 	if err != nil {
@@ -20,9 +20,9 @@ func library(t testing.TB) []*scenario.Scenario {
 
 // A draw is a function of the scenario, the profile and the seed, has the name and the digest of
 // its scenario, and demands no particular situation. Hardly any edit is refused.
-func TestADrawIsAScenarioAndTheSameEveryTime(t *testing.T) {
+func TestDrawIsValidAndReproducible(t *testing.T) {
 	refused, made := 0, 0
-	for i, s := range library(t) {
+	for i, s := range loadLibrary(t) {
 		p, seed := s.Profiles[i%len(s.Profiles)], uint64(i)
 		v, err := vary.Of(s, p, seed)
 		if err != nil {
@@ -47,7 +47,7 @@ func TestADrawIsAScenarioAndTheSameEveryTime(t *testing.T) {
 }
 
 func TestTwoSeedsDrawDifferently(t *testing.T) {
-	s := library(t)[0]
+	s := loadLibrary(t)[0]
 	a, errA := vary.Of(s, s.Profiles[0], 1)
 	b, errB := vary.Of(s, s.Profiles[0], 2)
 	if errA != nil || errB != nil || slices.Equal(a.Changes, b.Changes) {
@@ -57,7 +57,7 @@ func TestTwoSeedsDrawDifferently(t *testing.T) {
 
 // Some draws have actions that fail with exit codes, declared ones and others, and others have none.
 func TestSomeDrawsHaveExitCodes(t *testing.T) {
-	s := library(t)[0]
+	s := loadLibrary(t)[0]
 	declared, others, without := 0, 0, 0
 	for seed := range uint64(60) {
 		v, err := vary.Of(s, s.Profiles[0], seed)

@@ -10,8 +10,8 @@ import (
 	"handoff/sim/explore"
 )
 
-// locator finds the file and the line of a violation.
-func locator(targets []explore.Target) func(*verdict.Scenario, *verdict.Violation) (string, int) {
+// newLocator finds the file and the line of a violation.
+func newLocator(targets []explore.Target) func(*verdict.Scenario, *verdict.Violation) (string, int) {
 	files := make(map[string]*scenario.Scenario)
 	for _, t := range targets {
 		files[t.Scenario.Digest] = t.Scenario

@@ -50,8 +50,8 @@ func newBudget(file *os.File) (b *budget, done func()) {
 	}
 }
 
-// watch reads events with next, and stops when the memory in use exceeds the budget.
-func (b *budget) watch(next func(*history.Event) error) func(*history.Event) error {
+// limitReads reads events with next, and stops when the memory in use exceeds the budget.
+func (b *budget) limitReads(next func(*history.Event) error) func(*history.Event) error {
 	return func(e *history.Event) error {
 		b.events++
 		if b.events%16 == 0 {
@@ -65,8 +65,8 @@ func (b *budget) watch(next func(*history.Event) error) func(*history.Event) err
 	}
 }
 
-// grace is how long an interrupted command may take to end by itself.
-const grace = 300 * time.Millisecond
+// interruptGrace is how long an interrupted command may take to end by itself.
+const interruptGrace = 300 * time.Millisecond
 
 // atOnce runs a command that only reads and can be cut off anywhere. It returns soon after ctx has
 // ended, whatever the command is doing, such as waiting for a pipe to which nothing writes.
@@ -81,7 +81,7 @@ func (a *app) atOnce(ctx context.Context, command func(context.Context) error) e
 	select {
 	case err := <-over:
 		return err
-	case <-time.After(grace):
-		return broken("interrupted")
+	case <-time.After(interruptGrace):
+		return harnessError("interrupted")
 	}
 }

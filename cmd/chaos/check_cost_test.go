@@ -50,8 +50,8 @@ func busyHistory(tb testing.TB, executions int) (text []byte, events int, h audi
 	return b.Bytes(), len(rec.Events), audit.History{Config: s.Config(config.Hardened)}
 }
 
-// retained is the memory that a judgement holds when it has seen every event, in bytes.
-func retained(t *testing.T, text []byte, h audit.History) int64 {
+// retainedMemory is the memory that a judgement holds when it has seen every event, in bytes.
+func retainedMemory(t *testing.T, text []byte, h audit.History) int64 {
 	t.Helper()
 	live := func() int64 {
 		runtime.GC()
@@ -82,12 +82,12 @@ func retained(t *testing.T, text []byte, h audit.History) int64 {
 // A judgement keeps no events: of each it may keep a few bytes, such as the final status of an
 // execution and its idempotency key, so that a million events need some 16 MB.
 func TestCheckKeepsNoEvents(t *testing.T) {
-	leaveToMakeTest(t)
+	skipInMakeCheck(t)
 	const executions, perEvent, most = 1500, 24, 4 << 20
 	text, events, h := busyHistory(t, executions)
-	once := retained(t, text, h)
+	once := retainedMemory(t, text, h)
 	text, more, h := busyHistory(t, 2*executions)
-	twice := retained(t, text, h)
+	twice := retainedMemory(t, text, h)
 	grows := float64(twice-once) / float64(more-events)
 	t.Logf("%d events: %d kB; %d events: %d kB; %.2f bytes an event", events, once>>10, more, twice>>10, grows)
 	if twice > most || grows > perEvent {

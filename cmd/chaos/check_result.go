@@ -18,8 +18,8 @@ import (
 // This file prints what chaos check says. A rule that holds, one that is broken and one that was not
 // judged are told apart everywhere: a rule that saw nothing must not look like one that holds.
 
-// judged prints a judgement, writes it as JSON to a file if one is named, and sets the exit code.
-func (a *app) judged(r *audit.Result, of checkHead, file string) error {
+// printJudgement prints a judgement, writes it as JSON to a file if one is named, and sets the exit code.
+func (a *app) printJudgement(r *audit.Result, of checkHead, file string) error {
 	v := verdictOf(r)
 	a.code = v.ExitCode()
 	say := a.out
@@ -30,9 +30,9 @@ func (a *app) judged(r *audit.Result, of checkHead, file string) error {
 		fmt.Fprintln(say, of.title)
 	}
 	fmt.Fprintf(say, "%s, %s, %d still open\n\n", plural(r.Executions, "execution"), plural(r.Events, "event"), r.Open)
-	tellRules(say, r)
-	unread(say, r)
-	unseen(say, r)
+	printRules(say, r)
+	printUnread(say, r)
+	printDeleted(say, r)
 	if of.title != "" {
 		fmt.Fprintln(say, "\n  not judged  what the scenario itself expects: chaos run and chaos replay judge that")
 	}
@@ -49,7 +49,7 @@ func (a *app) judged(r *audit.Result, of checkHead, file string) error {
 	if v == verdict.Inconclusive {
 		fmt.Fprintln(say, "\nthere was nothing to judge")
 	}
-	fmt.Fprintf(say, "\n%s: %s, %d broken, %d not judged\n", say.verdict(v.String()), holds(r.Count(audit.Holds)), r.Count(audit.Broken), r.Count(audit.NotJudged))
+	fmt.Fprintf(say, "\n%s: %s, %d broken, %d not judged\n", say.colourVerdict(v.String()), rulesHoldText(r.Count(audit.Holds)), r.Count(audit.Broken), r.Count(audit.NotJudged))
 	switch file {
 	case "":
 		return nil
@@ -57,12 +57,12 @@ func (a *app) judged(r *audit.Result, of checkHead, file string) error {
 		return writeCheck(a.out.Writer, r, of)
 	}
 	if err := reports.WriteFile(file, func(w io.Writer) error { return writeCheck(w, r, of) }); err != nil {
-		return broken("the history is judged, but %v", err)
+		return harnessError("the history is judged, but %v", err)
 	}
 	return nil
 }
 
-func holds(n int) string {
+func rulesHoldText(n int) string {
 	if n == 1 {
 		return "1 rule holds"
 	}
@@ -81,9 +81,9 @@ func verdictOf(r *audit.Result) verdict.Verdict {
 	return verdict.Pass
 }
 
-// tellRules prints the rules: first those that were judged, then what was judged only in part, then those
+// printRules prints the rules: first those that were judged, then what was judged only in part, then those
 // that were not judged.
-func tellRules(say *terminal, r *audit.Result) {
+func printRules(say *terminal, r *audit.Result) {
 	for i := range r.Rules {
 		rule := &r.Rules[i]
 		word := say.green("holds     ")
@@ -96,7 +96,7 @@ func tellRules(say *terminal, r *audit.Result) {
 		}
 		never := ""
 		if len(rule.Never) > 0 {
-			never = "; " + strings.Join(names(rule.Never), ", ") + " never occurred"
+			never = "; " + strings.Join(kindNames(rule.Never), ", ") + " never occurred"
 		}
 		fmt.Fprintf(say, "  %s  %2d %s (%s%s): %s\n", word, rule.Invariant.Number, rule.Invariant.Name, plural(rule.Occasions, "occasion"), never, rule.Invariant.Statement)
 	}
@@ -113,7 +113,7 @@ func tellRules(say *terminal, r *audit.Result) {
 	}
 }
 
-func names(kinds []history.Kind) []string {
+func kindNames(kinds []history.Kind) []string {
 	list := make([]string, len(kinds))
 	for i, k := range kinds {
 		list[i] = k.String()
@@ -121,8 +121,8 @@ func names(kinds []history.Kind) []string {
 	return list
 }
 
-// unread prints the events that could not be read.
-func unread(say *terminal, r *audit.Result) {
+// printUnread prints the events that could not be read.
+func printUnread(say *terminal, r *audit.Result) {
 	if r.Unread == 0 {
 		return
 	}
@@ -136,8 +136,8 @@ func unread(say *terminal, r *audit.Result) {
 	}
 }
 
-// unseen says what a retention has deleted, so that nobody takes what is not there for what never was.
-func unseen(say *terminal, r *audit.Result) {
+// printDeleted says what a retention has deleted, so that nobody takes what is not there for what never was.
+func printDeleted(say *terminal, r *audit.Result) {
 	if !r.Since.IsZero() {
 		fmt.Fprintf(say, "\n  not there   the audit up to %s, which the retention has deleted: what was created before is not judged (%s)\n",
 			r.Since.UTC().Format(time.RFC3339), plural(r.Aside, "execution"))
@@ -213,7 +213,7 @@ func writeCheck(w io.Writer, r *audit.Result, of checkHead) error {
 		rule := &r.Rules[i]
 		j := checkRule{
 			Number: rule.Invariant.Number, Name: rule.Invariant.Name, Statement: rule.Invariant.Statement,
-			Outcome: rule.Outcome, Occasions: rule.Occasions, Why: rule.Why, Part: rule.Part, Never: names(rule.Never),
+			Outcome: rule.Outcome, Occasions: rule.Occasions, Why: rule.Why, Part: rule.Part, Never: kindNames(rule.Never),
 		}
 		at := slices.IndexFunc(r.Violations, func(f invariant.Finding) bool { return f.Invariant == rule.Invariant })
 		if at >= 0 {

@@ -36,7 +36,7 @@ expect:
 
 // However a live run ends in the middle of a fault, it leaves no daemon, action, server or port
 // behind. Its directory is gone at once or, if it could not clean up, after the next start.
-func TestALiveRunLeavesNothingBehind(t *testing.T) {
+func TestLiveRunLeavesNothingBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
 	}
@@ -67,7 +67,7 @@ func TestALiveRunLeavesNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = r.cmd.Wait() // the test asked for its end
-		r.gone(t, end.how)
+		r.waitUntilGone(t, end.how)
 		_, err := os.Stat(r.dir)
 		if end.cleans && !os.IsNotExist(err) {
 			t.Errorf("%s: %s is left behind: %v", end.how, r.dir, err)
@@ -79,9 +79,9 @@ func TestALiveRunLeavesNothingBehind(t *testing.T) {
 var privateServer = regexp.MustCompile(`private .* on (127\.0\.0\.1:\d+)`)
 
 // startLive starts a live run and returns when its worker is paused.
-func startLive(t *testing.T, bin, file string) *running {
+func startLive(t *testing.T, bin, file string) *runningSystem {
 	t.Helper()
-	r := &running{cmd: exec.Command(filepath.Join(bin, "chaos"), "run", file, "--world", "live", "--parallel", "1", "--out", t.TempDir())}
+	r := &runningSystem{cmd: exec.Command(filepath.Join(bin, "chaos"), "run", file, "--world", "live", "--parallel", "1", "--out", t.TempDir())}
 	said, err := r.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 )
 
 // Each mistake is answered with what was tried, and with what to do instead.
-func TestAMistakeSaysWhatToDoInstead(t *testing.T) {
+func TestUsageErrorsSayWhatToDo(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, text := range map[string]string{"calm.yaml": calm, "taken.yaml": "", "empty.jsonl": ""} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -53,12 +53,12 @@ func TestAMistakeSaysWhatToDoInstead(t *testing.T) {
 		{"run calm.yaml --seed 1 --json calm.yaml/x", "--json: making the folder: calm.yaml: not a directory", "name a folder that can be written"},
 		{"export calm.yaml --seed 1 --perfetto calm.yaml/x", "--perfetto: making the folder: calm.yaml: not a directory", "name a folder that can be written"},
 	} {
-		said := chaos(t, strings.Fields(x.command)...)
-		said.wants(t, 2, x.tried, x.instead)
+		said := runChaos(t, strings.Fields(x.command)...)
+		said.expectOutput(t, 2, x.tried, x.instead)
 		if said.out != "" || !strings.HasPrefix(said.err, "chaos: ") {
 			t.Errorf("%s: not an error alone\n%s%s", x.command, said.out, said.err)
 		}
 	}
 	// The same value again changes nothing, and 0 is a seed like any other.
-	chaos(t, "run", "calm.yaml", "--seed", "0", "--seed", "0", "--profile", "hardened", "--out", "out").wants(t, 0, "pass: 1 run")
+	runChaos(t, "run", "calm.yaml", "--seed", "0", "--seed", "0", "--profile", "hardened", "--out", "out").expectOutput(t, 0, "pass: 1 run")
 }

@@ -12,7 +12,7 @@ import (
 	"handoff/sim/explore"
 )
 
-func read(t *testing.T, path ...string) string {
+func readRepoFile(t *testing.T, path ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(append([]string{"..", ".."}, path...)...))
 	if err != nil {
@@ -21,8 +21,8 @@ func read(t *testing.T, path ...string) string {
 	return string(text)
 }
 
-func TestANightIsAMillionRuns(t *testing.T) {
-	size := regexp.MustCompile(`(?m)^NIGHT_SEEDS := ([0-9]+)$`).FindStringSubmatch(read(t, "Makefile"))
+func TestNightHasMillionRuns(t *testing.T) {
+	size := regexp.MustCompile(`(?m)^NIGHT_SEEDS := ([0-9]+)$`).FindStringSubmatch(readRepoFile(t, "Makefile"))
 	if size == nil {
 		t.Fatal("the Makefile has no NIGHT_SEEDS")
 	}
@@ -37,13 +37,13 @@ func TestANightIsAMillionRuns(t *testing.T) {
 }
 
 // This program accepts the commands in the files of docs/deploy and in the nightly targets.
-func TestTheCommandsOfANightAreTaken(t *testing.T) {
-	text := read(t, "docs", "deploy", "kubernetes-chaos.yaml") + read(t, "Makefile")
+func TestNightCommandsAreValid(t *testing.T) {
+	text := readRepoFile(t, "docs", "deploy", "kubernetes-chaos.yaml") + readRepoFile(t, "Makefile")
 	text = strings.NewReplacer("[chaos, ", "chaos ", ", ", " ", "]", " ").Replace(text)
 	found := 0
 	for _, m := range regexp.MustCompile(`(?m)chaos (run|merge|mutants) ((?:.*--(?:shard|partial)).*)$`).FindAllStringSubmatch(text, -1) {
 		found++
-		cmd, _, err := (&app{out: newTerminal(os.Stdout), err: newTerminal(os.Stderr)}).root().Find([]string{m[1]})
+		cmd, _, err := (&app{out: newTerminal(os.Stdout), err: newTerminal(os.Stderr)}).rootCommand().Find([]string{m[1]})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,19 +25,19 @@ func asksForRuns(cmd *cobra.Command) bool {
 	return false
 }
 
-// regress sets the seed and the mutant of the one scenario that was named, if it reproduces a
+// applyRegression sets the seed and the mutant of the one scenario that was named, if it reproduces a
 // failure. It returns a line that says so; empty if the scenarios are run as usual.
-func (r *runFlags) regress(targets []explore.Target) string {
-	s := only(targets)
+func (r *runFlags) applyRegression(targets []explore.Target) string {
+	s := onlyScenario(targets)
 	if r.chosen || s == nil || s.Regression == nil {
 		return ""
 	}
 	r.oneSeed, r.seed, r.mutant = true, s.Regression.Seed, s.Regression.Mutant
-	return regressed(s) + "; --seeds runs others, and plants nothing"
+	return regressionNote(s) + "; --seeds runs others, and plants nothing"
 }
 
-// regressed says how a file that reproduces a failure is run.
-func regressed(s *scenario.Scenario) string {
+// regressionNote says how a file that reproduces a failure is run.
+func regressionNote(s *scenario.Scenario) string {
 	with := "no mutant"
 	if s.Regression.Mutant != "" {
 		with = "the mutant " + s.Regression.Mutant
@@ -45,8 +45,8 @@ func regressed(s *scenario.Scenario) string {
 	return fmt.Sprintf("%s reproduces a failure: it is run in seed %d with %s", s.File, s.Regression.Seed, with)
 }
 
-// only is the scenario of all targets, nil if they have several.
-func only(targets []explore.Target) *scenario.Scenario {
+// onlyScenario is the scenario of all targets, nil if they have several.
+func onlyScenario(targets []explore.Target) *scenario.Scenario {
 	for _, t := range targets {
 		if t.Scenario != targets[0].Scenario {
 			return nil

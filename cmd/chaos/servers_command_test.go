@@ -26,7 +26,7 @@ func TestServersCommand(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var out, err bytes.Buffer
-			if code := run(t.Context(), c.args, &out, &err); code != c.code || !strings.Contains(err.String(), c.want) {
+			if code := runArgs(t.Context(), c.args, &out, &err); code != c.code || !strings.Contains(err.String(), c.want) {
 				t.Errorf("exit %d, want %d\n%s%s", code, c.code, &out, &err)
 			}
 		})

@@ -23,7 +23,7 @@ servers, --world live and check --database-url; make build builds the whole prog
 
 // notInThisBuild refuses what this program was built without.
 func notInThisBuild(what, needs string) error {
-	return usage("%s needs %s, and this program was built for the simulator alone (make chaos); make build builds the whole one", what, needs)
+	return usageError("%s needs %s, and this program was built for the simulator alone (make chaos); make build builds the whole one", what, needs)
 }
 
 const needsServers = "real servers"

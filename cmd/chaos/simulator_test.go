@@ -56,7 +56,7 @@ func TestReadmeCommandsRunInSimulatorBuild(t *testing.T) {
 	if len(missing) == 0 {
 		t.Fatal("simulator.go has no command that it leaves out")
 	}
-	all := commandNames((&app{}).root())
+	all := commandNames((&app{}).rootCommand())
 	shown := shownCommand.FindAllStringSubmatch(string(readme), -1)
 	if len(shown) == 0 {
 		t.Fatal("README.md shows no command")

@@ -27,20 +27,20 @@ func (a *app) lintCommand() *cobra.Command {
   bin/chaos lint my-scenarios/`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return usage("%s needs a scenario file, or a folder of them", cmd.Name())
+				return usageError("%s needs a scenario file, or a folder of them", cmd.Name())
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.atOnce(cmd.Context(), func(context.Context) error { return a.lint(args) })
+			return a.atOnce(cmd.Context(), func(context.Context) error { return a.lintFiles(args) })
 		},
 	}
 }
 
-func (a *app) lint(args []string) error {
+func (a *app) lintFiles(args []string) error {
 	files, bad, mistakes := 0, 0, 0
 	for _, arg := range args {
-		list, err := loadOne(arg)
+		list, err := loadArgument(arg)
 		refused := mistakesOf(err)
 		files, bad = files+len(list)+len(refused), bad+len(refused)
 		for _, n := range refused {
@@ -48,7 +48,7 @@ func (a *app) lint(args []string) error {
 		}
 		for _, s := range list {
 			fmt.Fprintf(a.out, "%s: %s (%s, profiles %v, %s, %s)\n",
-				s.File, a.out.verdict("ok"), s.Name, s.Profiles, plural(len(s.Workload)+len(s.Cancels), "step"), plural(len(s.Faults), "fault"))
+				s.File, a.out.colourVerdict("ok"), s.Name, s.Profiles, plural(len(s.Workload)+len(s.Cancels), "step"), plural(len(s.Faults), "fault"))
 			fmt.Fprintf(a.out, "  live world: %s\n", liveWorld(s, capability.Unable))
 			fmt.Fprintf(a.out, "  in containers: %s\n", liveWorld(s, capability.UnableInCompose))
 			for _, w := range s.Warnings {
@@ -61,7 +61,7 @@ func (a *app) lint(args []string) error {
 		}
 	}
 	if bad > 0 {
-		return usage("%s in %d of %s", plural(mistakes, "mistake"), bad, plural(files, "file"))
+		return usageError("%s in %d of %s", plural(mistakes, "mistake"), bad, plural(files, "file"))
 	}
 	return nil
 }

@@ -34,7 +34,7 @@ func TestUnjudgedRuns(t *testing.T) {
 		{"one beside a failure", live.Outcome{Scenarios: scenarios(1), Runs: 20, Unjudged: map[int]int{0: 1}}, verdict.Fail, false, false},
 		{"an interrupted plan", live.Outcome{Scenarios: scenarios(1), Runs: 20, Unjudged: map[int]int{0: 1}, Interrupted: true}, verdict.Inconclusive, false, false},
 	} {
-		if tooMany, text := unjudged(&c.done, c.v); tooMany != c.tooMany || (text != "") != c.said {
+		if tooMany, text := unjudgedNote(&c.done, c.v); tooMany != c.tooMany || (text != "") != c.said {
 			t.Errorf("%s: too many is %v, %q", c.name, tooMany, text)
 		}
 	}

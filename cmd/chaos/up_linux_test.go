@@ -48,17 +48,17 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 			}
 		}
 		if end.cleans {
-			up.runsScript(t)
-			up.breaks(t, bin)
+			up.runScript(t)
+			up.injectFaults(t, bin)
 			if testenv.All() { // it starts both servers anew, twice
-				up.undoes(t, bin)
+				up.undoFaults(t, bin)
 			}
 		}
 		if err := up.cmd.Process.Signal(end.signal); err != nil {
 			t.Fatal(err)
 		}
 		_ = up.cmd.Wait() // the test asked for its end
-		up.gone(t, end.how)
+		up.waitUntilGone(t, end.how)
 		_, err := os.Stat(up.dir)
 		if end.cleans && !os.IsNotExist(err) {
 			t.Errorf("%s: %s is left behind: %v", end.how, up.dir, err)
@@ -69,7 +69,7 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 
 // An action file and its script run as they lie in their directory, under the flags of the daemons,
 // and a second `chaos up` finds in a kept directory what the first has left.
-func TestUpRunsScriptsAndKeepsWhatTheyDid(t *testing.T) {
+func TestUpKeepsExecutionsOfScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
 	}
@@ -96,15 +96,15 @@ func TestUpRunsScriptsAndKeepsWhatTheyDid(t *testing.T) {
 	if first.api != "http://"+listen+"/api/v1" || first.dir != keep {
 		t.Errorf("the API is at %s and the logs are in %s, want %s and %s", first.api, first.dir, listen, keep)
 	}
-	execution := first.runsScript(t)
-	first.ends(t)
+	execution := first.runScript(t)
+	first.endWithCtrlC(t)
 
 	second := startUp(t, bin, args...)
-	if again := get(t, execution); !strings.Contains(again, "good day") {
+	if again := getText(t, execution); !strings.Contains(again, "good day") {
 		t.Errorf("the execution is not there any more: %s", again)
 	}
-	second.ends(t)
-	second.gone(t, "Ctrl-C with --keep")
+	second.endWithCtrlC(t)
+	second.waitUntilGone(t, "Ctrl-C with --keep")
 	log, err := os.ReadFile(filepath.Join(keep, "executor-1.log"))
 	if starts := strings.Count(string(log), `"profile":"documented"`); err != nil || starts < 2 {
 		t.Errorf("the executor's log has %d starts under the profile documented (%v), want 2", starts, err)
@@ -130,30 +130,30 @@ func scriptFolder(t *testing.T) string {
 	return actions
 }
 
-// runsScript runs the action of scriptFolder, and returns the address of its execution.
-func (r *running) runsScript(t *testing.T) string {
+// runScript runs the action of scriptFolder, and returns the address of its execution.
+func (r *runningSystem) runScript(t *testing.T) string {
 	t.Helper()
-	answer := post(t, r.api+"/executions", `{"action_ref": "team.greet"}`)
+	answer := postText(t, r.api+"/executions", `{"action_ref": "team.greet"}`)
 	id := regexp.MustCompile(`"id": ?(\d+)`).FindStringSubmatch(answer)
 	if id == nil {
 		t.Fatalf("no id in %s", answer)
 	}
 	execution := r.api + "/executions/" + id[1]
 	deadline := time.Now().Add(testenv.Patience())
-	for answer = get(t, execution); !strings.Contains(answer, "good day"); answer = get(t, execution) {
+	for answer = getText(t, execution); !strings.Contains(answer, "good day"); answer = getText(t, execution) {
 		if time.Now().After(deadline) {
 			t.Fatalf("the script did not run: %s", answer)
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if workers := get(t, r.api+"/workers"); !strings.Contains(workers, `"shell"`) || strings.Contains(workers, `"noop"`) {
+	if workers := getText(t, r.api+"/workers"); !strings.Contains(workers, `"shell"`) || strings.Contains(workers, `"noop"`) {
 		t.Errorf("the worker offers other runtimes than shell: %s", workers)
 	}
 	return execution
 }
 
-// ends ends it as Ctrl-C does.
-func (r *running) ends(t *testing.T) {
+// endWithCtrlC ends it as Ctrl-C does.
+func (r *runningSystem) endWithCtrlC(t *testing.T) {
 	t.Helper()
 	if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
@@ -163,17 +163,17 @@ func (r *running) ends(t *testing.T) {
 	}
 }
 
-func get(t *testing.T, address string) string {
+func getText(t *testing.T, address string) string {
 	t.Helper()
-	return ask(t, http.MethodGet, address, "")
+	return requestText(t, http.MethodGet, address, "")
 }
 
-func post(t *testing.T, address, body string) string {
+func postText(t *testing.T, address, body string) string {
 	t.Helper()
-	return ask(t, http.MethodPost, address, body)
+	return requestText(t, http.MethodPost, address, body)
 }
 
-func ask(t *testing.T, method, address, body string) string {
+func requestText(t *testing.T, method, address, body string) string {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, address, strings.NewReader(body))
 	if err != nil {
@@ -213,8 +213,8 @@ func buildAll(t *testing.T) string {
 	return built.dir
 }
 
-// running is one `chaos up`, or one live run.
-type running struct {
+// runningSystem is one `chaos up`, or one live run.
+type runningSystem struct {
 	cmd       *exec.Cmd
 	dir       string
 	control   string
@@ -222,9 +222,9 @@ type running struct {
 	addresses []string
 }
 
-func startUp(t *testing.T, bin string, args ...string) *running {
+func startUp(t *testing.T, bin string, args ...string) *runningSystem {
 	t.Helper()
-	r := &running{cmd: exec.Command(filepath.Join(bin, "chaos"), append([]string{"up", "--workers", "1"}, args...)...)}
+	r := &runningSystem{cmd: exec.Command(filepath.Join(bin, "chaos"), append([]string{"up", "--workers", "1"}, args...)...)}
 	r.cmd.Stderr = os.Stderr
 	out, err := r.cmd.StdoutPipe()
 	if err != nil {
@@ -263,8 +263,8 @@ func startUp(t *testing.T, bin string, args ...string) *running {
 	return nil
 }
 
-// breaks injects by hand every fault that can be injected by hand.
-func (r *running) breaks(t *testing.T, bin string) {
+// injectFaults injects by hand every fault that can be injected by hand.
+func (r *runningSystem) injectFaults(t *testing.T, bin string) {
 	t.Helper()
 	faults := []struct {
 		fault, says string
@@ -292,8 +292,8 @@ func (r *running) breaks(t *testing.T, bin string) {
 	}
 }
 
-// undoes leaves faults behind, as a chaos inject that was killed does, and takes them back.
-func (r *running) undoes(t *testing.T, bin string) {
+// undoFaults leaves faults behind, as a chaos inject that was killed does, and takes them back.
+func (r *runningSystem) undoFaults(t *testing.T, bin string) {
 	t.Helper()
 	inject := func(args ...string) string {
 		out, err := exec.Command(filepath.Join(bin, "chaos"), append([]string{"inject", "--at", r.control}, args...)...).CombinedOutput()
@@ -332,12 +332,12 @@ func (r *running) undoes(t *testing.T, bin string) {
 	}
 }
 
-// gone waits until no process mentions the directory and nothing listens any more.
-func (r *running) gone(t *testing.T, how string) {
+// waitUntilGone waits until no process mentions the directory and nothing listens any more.
+func (r *runningSystem) waitUntilGone(t *testing.T, how string) {
 	t.Helper()
 	deadline := time.Now().Add(testenv.Patience())
 	for {
-		left := r.processes()
+		left := r.leftProcesses()
 		for _, address := range r.addresses {
 			if conn, err := net.DialTimeout("tcp", address, time.Second); err == nil {
 				_ = conn.Close()
@@ -354,9 +354,9 @@ func (r *running) gone(t *testing.T, how string) {
 	}
 }
 
-// processes returns the processes that have the directory in their arguments or environment, or as
+// leftProcesses returns the processes that have the directory in their arguments or environment, or as
 // their current directory.
-func (r *running) processes() (found []string) {
+func (r *runningSystem) leftProcesses() (found []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {
 		cwd, _ := os.Readlink(dir + "/cwd")

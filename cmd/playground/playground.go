@@ -22,19 +22,19 @@ const ownFile = "my-scenario.yaml"
 
 // choices is what the page offers.
 type choices struct {
-	Scenarios []string `json:"scenarios"`
-	Mutants   []named  `json:"mutants"`
+	Scenarios []string      `json:"scenarios"`
+	Mutants   []namedMutant `json:"mutants"`
 }
 
-type named struct {
+type namedMutant struct {
 	Name  string `json:"name"`
 	About string `json:"about"`
 }
 
-func offer() choices {
+func offeredChoices() choices {
 	c := choices{Scenarios: scenarios.Names()}
 	for _, m := range mutant.All() {
-		c.Mutants = append(c.Mutants, named{m.Name, m.About})
+		c.Mutants = append(c.Mutants, namedMutant{m.Name, m.About})
 	}
 	return c
 }
@@ -44,12 +44,12 @@ type view struct {
 	Name     string           `json:"name"`
 	Profiles []config.Profile `json:"profiles"`
 	// End is where the drawing of the faults ends; a run may go on.
-	End    int64   `json:"end"`
-	Faults []strip `json:"faults"`
+	End    int64        `json:"end"`
+	Faults []faultStrip `json:"faults"`
 }
 
-// strip is a fault on the timeline.
-type strip struct {
+// faultStrip is a fault on the timeline.
+type faultStrip struct {
 	Name string `json:"name"`
 	// From and To bound the drawn moment at which it begins; equal for a fixed one. After is set
 	// instead for a fault that waits for an event.
@@ -60,9 +60,9 @@ type strip struct {
 	Lasts int64 `json:"lasts"`
 }
 
-// parse reads the text of the editor. An unchanged scenario of the library keeps its name in
+// parseText reads the text of the editor. An unchanged scenario of the library keeps its name in
 // commands.
-func parse(text string) (*scenario.Scenario, error) {
+func parseText(text string) (*scenario.Scenario, error) {
 	s, err := scenario.Parse(ownFile, []byte(text))
 	if err != nil {
 		return nil, err
@@ -73,18 +73,18 @@ func parse(text string) (*scenario.Scenario, error) {
 	return s, nil
 }
 
-func look(text string) (*view, error) {
-	s, err := parse(text)
+func newView(text string) (*view, error) {
+	s, err := parseText(text)
 	if err != nil {
 		return nil, err
 	}
-	v := &view{Name: s.Name, Profiles: s.Profiles, Faults: []strip{}}
+	v := &view{Name: s.Name, Profiles: s.Profiles, Faults: []faultStrip{}}
 	end := s.LastSubmission()
 	for i := range s.Faults {
 		f := &s.Faults[i]
 		lasts := cmp.Or(f.For, f.RestartAfter)
 		end = max(end, f.When.Max+lasts)
-		mark := strip{Name: f.Name, From: f.When.Min.Milliseconds(), To: f.When.Max.Milliseconds(), Lasts: lasts.Milliseconds()}
+		mark := faultStrip{Name: f.Name, From: f.When.Min.Milliseconds(), To: f.When.Max.Milliseconds(), Lasts: lasts.Milliseconds()}
 		if f.When.After != "" {
 			mark.After = f.When.After
 			if f.When.Nth > 1 {
@@ -100,8 +100,8 @@ func look(text string) (*view, error) {
 	return v, nil
 }
 
-// shift moves a fault; -1 leaves a time as it is.
-func shift(text string, i int, at, lasts int64) (string, error) {
+// moveFault moves a fault; -1 leaves a time as it is.
+func moveFault(text string, i int, at, lasts int64) (string, error) {
 	span := func(ms int64) time.Duration {
 		if ms < 0 {
 			return scenario.Unmoved
@@ -126,8 +126,8 @@ type outcome struct {
 	Page string `json:"page"`
 }
 
-func try(text, profile string, seed uint64, planted string) (*outcome, error) {
-	s, err := parse(text)
+func runScenario(text, profile string, seed uint64, planted string) (*outcome, error) {
+	s, err := parseText(text)
 	if err != nil {
 		return nil, err
 	}
@@ -139,13 +139,13 @@ func try(text, profile string, seed uint64, planted string) (*outcome, error) {
 	}
 	for _, t := range explore.Targets([]*scenario.Scenario{s}) {
 		if string(t.Profile) == profile {
-			return show(t, seed, m)
+			return runTarget(t, seed, m)
 		}
 	}
 	return nil, fmt.Errorf("%s does not run under the profile %q; it says profile: %v", s.Name, profile, s.Profiles)
 }
 
-func show(t explore.Target, seed uint64, m *mutant.Mutant) (*outcome, error) {
+func runTarget(t explore.Target, seed uint64, m *mutant.Mutant) (*outcome, error) {
 	begin := time.Now()
 	rec, _ := explore.Record(context.Background(), t, seed, m)
 	o := &outcome{Run: reports.RunLabel(rec), Hash: hashText(rec.Hash), Steps: rec.Steps, Took: time.Since(begin).Milliseconds()}

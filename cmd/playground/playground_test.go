@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func folder(t *testing.T) string {
+func playgroundFolder(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("builds the simulator for browsers, which takes a minute")
@@ -53,7 +53,7 @@ func folder(t *testing.T) string {
 	written.once.Do(func() {
 		if written.dir, written.err = os.MkdirTemp("", "handoff-playground-"); written.err == nil {
 			var said bytes.Buffer
-			written.err = write(written.dir, &said)
+			written.err = writeFolder(written.dir, &said)
 			t.Log(said.String())
 		}
 	})
@@ -72,8 +72,8 @@ const (
 	somePairs = 60
 )
 
-// pairs are runs of the library: every scenario and profile in turn, under one seed after another.
-func pairs(t *testing.T) (list []string) {
+// comparedRuns are runs of the library: every scenario and profile in turn, under one seed after another.
+func comparedRuns(t *testing.T) (list []string) {
 	t.Helper()
 	most := fewPairs
 	if testenv.All() {
@@ -101,19 +101,19 @@ func pairs(t *testing.T) (list []string) {
 }
 
 // A run is a function of scenario and seed, so the browser shows what a terminal shows.
-func TestTheBrowsersRunsAreTheSame(t *testing.T) {
+func TestBrowserRunsMatchNative(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
 		err = errors.New("no node, so the runs of the browser are not compared with those of this machine")
 	}
 	without.Need(t, without.Node, err)
-	dir := folder(t)
-	list := pairs(t)
+	dir := playgroundFolder(t)
+	list := comparedRuns(t)
 	wasm := filepath.Join(t.TempDir(), "playground.wasm")
-	if err := unpack(filepath.Join(dir, wasmFile), wasm); err != nil {
+	if err := unpackFile(filepath.Join(dir, wasmFile), wasm); err != nil {
 		t.Fatal(err)
 	}
-	script := filepath.Join(goroot(t), "lib", "wasm", "wasm_exec_node.js")
+	script := filepath.Join(goRoot(t), "lib", "wasm", "wasm_exec_node.js")
 	begin := time.Now()
 	said := make([]string, min(runtime.GOMAXPROCS(0), len(list)))
 	var group errgroup.Group
@@ -166,7 +166,7 @@ func hashesIn(ctx context.Context, node, script, wasm string, list []string) (st
 	return string(out), nil
 }
 
-func goroot(t *testing.T) string {
+func goRoot(t *testing.T) string {
 	t.Helper()
 	out, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {
@@ -221,7 +221,7 @@ const heard = (name) => new Promise((go) => id(name).addEventListener("load", go
 })();
 </script></body>`
 
-func TestThePlaygroundRunsInABrowser(t *testing.T) {
+func TestPlaygroundRunsInBrowser(t *testing.T) {
 	var browser string
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil && browser == "" {
@@ -233,7 +233,7 @@ func TestThePlaygroundRunsInABrowser(t *testing.T) {
 		lack = errors.New("no chromium, so the playground is not tested in a browser")
 	}
 	without.Need(t, without.Chromium, lack)
-	dir := folder(t)
+	dir := playgroundFolder(t)
 	index, err := os.ReadFile(filepath.Join(dir, "index.html"))
 	if err != nil {
 		t.Fatal(err)
@@ -297,12 +297,12 @@ func TestThePlaygroundRunsInABrowser(t *testing.T) {
 }
 
 func TestEveryScenarioIsDrawn(t *testing.T) {
-	for _, name := range offer().Scenarios {
+	for _, name := range offeredChoices().Scenarios {
 		text, err := textOf(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		v, err := look(text)
+		v, err := newView(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +317,7 @@ func TestEveryScenarioIsDrawn(t *testing.T) {
 			if f.To+f.Lasts > v.End {
 				t.Errorf("%s: the fault %s ends after the drawing", name, f.Name)
 			}
-			moved, err := shift(text, i, 1000, -1)
+			moved, err := moveFault(text, i, 1000, -1)
 			if err != nil {
 				continue // another fault may be due relative to it, or it is too late; the page says so
 			}
@@ -329,15 +329,15 @@ func TestEveryScenarioIsDrawn(t *testing.T) {
 	}
 }
 
-func TestWrongRunsAreRefused(t *testing.T) {
+func TestInvalidRunsAreRefused(t *testing.T) {
 	text, err := textOf("network-partition")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for want, call := range map[string]func() (*outcome, error){
-		"no mutant is called":            func() (*outcome, error) { return try(text, "hardened", 1, "nothing") },
-		"does not run under the profile": func() (*outcome, error) { return try(text, "other", 1, "") },
-		"my-scenario.yaml:1:1":           func() (*outcome, error) { return try("x: 1", "hardened", 1, "") },
+		"no mutant is called":            func() (*outcome, error) { return runScenario(text, "hardened", 1, "nothing") },
+		"does not run under the profile": func() (*outcome, error) { return runScenario(text, "other", 1, "") },
+		"my-scenario.yaml:1:1":           func() (*outcome, error) { return runScenario("x: 1", "hardened", 1, "") },
 	} {
 		if _, err := call(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
@@ -345,8 +345,8 @@ func TestWrongRunsAreRefused(t *testing.T) {
 	}
 }
 
-// unpack unpacks a file.
-func unpack(from, to string) error {
+// unpackFile unpacks a file.
+func unpackFile(from, to string) error {
 	file, err := os.Open(from)
 	if err != nil {
 		return err
