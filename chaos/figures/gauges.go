@@ -16,7 +16,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// judgeGauge notes that a gauge is set.
+// judgeGauge judges a gauge when the process sets it.
 func (w *Watch) judgeGauge(f telemetry.Figure, v int64) {
 	switch f {
 	case telemetry.ReaperBrake, telemetry.DeadLetterPathBroken:
@@ -46,7 +46,7 @@ func (w *Watch) judgeGauge(f telemetry.Figure, v int64) {
 	}
 }
 
-// sampledGauges are the gauges that the database answers.
+// sampledGauges are the gauges whose values come from the database.
 var sampledGauges = map[telemetry.Figure]bool{
 	telemetry.Executions: true, telemetry.OldestExecution: true, telemetry.OrchestrationLag: true, telemetry.Workers: true,
 	telemetry.LeaseOverdue: true, telemetry.HeartbeatAge: true, telemetry.WorkerLoad: true, telemetry.WorkerLoadMean: true,
@@ -54,12 +54,12 @@ var sampledGauges = map[telemetry.Figure]bool{
 	telemetry.UnreadableRows: true, telemetry.StreamHeld: true, telemetry.UnclaimedAge: true, telemetry.UnfitAge: true,
 }
 
-// recordViolation notes what is wrong with what the process shows.
+// recordViolation records a wrong figure of this process, with the time.
 func (w *Watch) recordViolation(format string, args ...any) {
 	w.j.recordViolation("%s at %v: "+format, append([]any{w.p.name, w.j.now()}, args...)...)
 }
 
-// expectGauge judges one gauge of the last sample.
+// expectGauge compares one gauge of the last sample with the value from the database.
 func (w *Watch) expectGauge(f telemetry.Figure, want int64, labels ...string) {
 	var l telemetry.Labels
 	copy(l[:], labels)
@@ -72,8 +72,8 @@ func (w *Watch) expectGauge(f telemetry.Figure, want int64, labels ...string) {
 	}
 }
 
-// judgeSample compares what is shown with what the database answered last. It is called when the sampler asks again: only
-// then must all of it have been shown.
+// judgeSample compares the gauges with the last answers of the database. It is called when the sampler starts
+// its next sample: only then must all gauges have been set.
 func (w *Watch) judgeSample() {
 	s := &w.sample
 	switch {
@@ -115,8 +115,7 @@ func (w *Watch) judgeSample() {
 	w.judgeConditions(s.workers)
 }
 
-// judgeUnanswered demands that nothing is shown of a database that has left two looks in a row
-// without an answer.
+// judgeUnanswered demands that no sampled gauge is shown after two consecutive samples without an answer.
 func (w *Watch) judgeUnanswered() {
 	if w.sample.asked == nil {
 		return
@@ -133,7 +132,7 @@ func (w *Watch) judgeUnanswered() {
 	}
 }
 
-// judgeHidden judges that a gauge of something that is gone is no longer shown.
+// judgeHidden demands that the gauge of an object that no longer exists is not shown.
 func (w *Watch) judgeHidden(f telemetry.Figure, label string) {
 	of := series{f, telemetry.Labels{label}}
 	w.j.judged++
@@ -142,7 +141,7 @@ func (w *Watch) judgeHidden(f telemetry.Figure, label string) {
 	}
 }
 
-// judgeWorkers compares what is shown of the workers' leases, heartbeats and loads.
+// judgeWorkers compares the gauges of the workers' leases, heartbeats and loads.
 func (w *Watch) judgeWorkers(workers []store.WorkerRow) {
 	var overdue time.Duration
 	var beats [execution.Lost + 1]time.Duration
@@ -170,8 +169,8 @@ func (w *Watch) judgeWorkers(workers []store.WorkerRow) {
 	w.expectGauge(telemetry.QueueDepthMean, queued/max(1, alive))
 }
 
-// judgeConditions compares how many workers are shown in each condition. Who is well by what it reports may be degraded
-// where probes find nobody, and only the process knows what its probes found.
+// judgeConditions compares the number of workers shown in each condition. A worker that is healthy by its own
+// reports may be shown as degraded if probes fail, and only the process knows the results of its probes.
 func (w *Watch) judgeConditions(workers []store.WorkerRow) {
 	probed := w.j.config.Executor.HealthProbes == config.Act && w.j.config.Health.Enabled
 	const live, stale, deaf = 0, 1, 2
@@ -207,7 +206,7 @@ func (w *Watch) judgeConditions(workers []store.WorkerRow) {
 	}
 }
 
-// expectedHealth is what a worker's evidence makes of it.
+// expectedHealth is the health that follows from a worker's evidence.
 func (j *Judge) expectedHealth(row *store.WorkerRow) execution.Health {
 	e := oracle.Evidence{Total: row.Figures.Total, Failed: row.Figures.Failed, Consecutive: row.Figures.Consecutive, Queued: row.Queued}
 	for _, ago := range row.Expired {
@@ -218,10 +217,10 @@ func (j *Judge) expectedHealth(row *store.WorkerRow) execution.Health {
 	return j.thresholds.Health(e)
 }
 
-// judgeFreshness demands that an executor samples its gauges as often as it is to. One that stands still can't.
+// judgeFreshness demands that an executor samples its gauges on time, unless it is stalled.
 func (w *Watch) judgeFreshness() {
 	x := &w.j.config.Executor
-	// A call of the database or the broker that gets no answer ends with its timeout; a clock may drift.
+	// An unanswered call of the database or the broker ends with its timeout; a clock may drift.
 	within := 2*x.FiguresInterval + 4*x.StatementTimeout
 	if !w.samples || w.ending || w.fresh < 0 {
 		return
@@ -232,7 +231,7 @@ func (w *Watch) judgeFreshness() {
 	}
 }
 
-// judgeHealth compares what an executor answers with what it shows, and with the session that it has.
+// judgeHealth compares an executor's readiness with its gauges and with its session.
 func (w *Watch) judgeHealth() {
 	if w.health == nil {
 		return
@@ -249,7 +248,7 @@ func (w *Watch) judgeHealth() {
 	}
 }
 
-// judgeUnreadable judges what an executor says of the rows that it can't read.
+// judgeUnreadable judges what an executor reports about unreadable rows.
 func (w *Watch) judgeUnreadable(executions, workers int) {
 	if w.health == nil {
 		return
@@ -264,20 +263,20 @@ func (w *Watch) judgeUnreadable(executions, workers int) {
 	}
 }
 
-// judgeSuspicion judges that more open dead letters than at the last look have the dead letter path tested soon, whoever
-// stored them: who sends what nobody can read may have sent what ends dead lettering.
+// judgeSuspicion demands a test of the dead letter path soon after the number of open dead letters has grown,
+// whoever stored them. A sender of unreadable messages may also have sent one that ends dead lettering.
 func (w *Watch) judgeSuspicion(open int) {
 	now, x := w.j.now(), &w.j.config.Executor
 	path := series{telemetry.DeadLetterPathBroken, telemetry.Labels{}}
 	broken, tested := w.gauges[path]
-	// After a test there is none for a while. The one that is under way may take as long as its message may.
+	// The next test may have to wait soonTested, and the current one may take as long as its message.
 	within := soonTested + broker.CanaryWait + 4*x.StatementTimeout
 	switch {
 	case !w.j.config.MessageQueue.RabbitMQ.DeadLetter.Enabled || w.ending:
 		w.suspicious = -1
 	case w.suspicious < 0:
 	case !tested || broken != 0 || w.session == nil || w.session.Closed() || w.connected > w.suspicious || w.fresh < 0 || w.hindered > w.suspicious:
-		// A test that fails is made again later and later, and one that can't begin waits for the broker.
+		// A failed test is repeated at growing intervals, and a test that can't start waits for the broker.
 		w.suspicious = now
 	case now-w.suspicious > within:
 		w.j.judged++
@@ -290,5 +289,5 @@ func (w *Watch) judgeSuspicion(open int) {
 	w.open = open
 }
 
-// soonTested is how long after a test of the dead letter path the next one comes where messages come that nobody can read.
+// soonTested is the longest time between two tests of the dead letter path while unreadable messages arrive.
 const soonTested = 30 * time.Second

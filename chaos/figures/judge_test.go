@@ -16,7 +16,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// database answers what it is told to.
+// database returns the answers that the test sets.
 type database struct {
 	store.Store
 	survey   store.Survey
@@ -42,7 +42,7 @@ type fixture struct {
 	now      time.Duration
 	store    store.Store
 	recorder telemetry.Recorder
-	// shownUnreadable is how many executions that can't be read sample shows.
+	// shownUnreadable is the number of unreadable executions that runSampler shows.
 	shownUnreadable int64
 }
 
@@ -54,7 +54,7 @@ func newFixture() *fixture {
 	return f
 }
 
-// runSampler asks as a sampler does, and shows what it is told to.
+// runSampler asks like a sampler, and shows these values if it gets an answer.
 func (f *fixture) runSampler(executions, load int64) {
 	_, err := f.store.Survey(context.Background())
 	if _, e := f.store.Workers(context.Background(), nil); err != nil || e != nil {
@@ -90,7 +90,7 @@ func (f *fixture) runSampler(executions, load int64) {
 	set(telemetry.Workers, 1, execution.Active.String(), "live", execution.Healthy.String())
 }
 
-// setAnswers has the database answer with executions that are requested, and one worker of that load.
+// setAnswers makes the database return this number of requested executions, and one worker with this load.
 func (f *fixture) setAnswers(executions, load int) {
 	f.db.survey = store.Survey{Waiting: []store.Waiting{{Status: execution.Requested, Count: executions}}}
 	f.db.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 7}, Lifecycle: execution.Active, ConsumerAlive: true, Load: load, Queued: 1}}
@@ -115,7 +115,7 @@ func TestUnreadableRowsAreJudged(t *testing.T) {
 	}
 }
 
-// statedHealth is an executor that says this of the rows that it can't read.
+// statedHealth is an executor with this text about unreadable rows.
 type statedHealth string
 
 func (statedHealth) DeadLetterPath() error { return nil }
@@ -230,7 +230,7 @@ func TestCrashExcusesMissingCounts(t *testing.T) {
 	}
 }
 
-// stillClock is a machine whose clocks are those of the run.
+// stillClock is a machine with the clocks of the run.
 type stillClock struct{ f *fixture }
 
 func (s stillClock) Now() time.Time           { return time.Unix(1000, 0).Add(s.f.now) }

@@ -6,15 +6,15 @@ import (
 	"handoff/core/telemetry"
 )
 
-// passCounts is what a process has told of the passes of one of its loops. A pass tells how late it began, then how long it
-// took, and then that it was.
+// passCounts has the reported passes of one loop. For each pass, the process reports how late it began, then
+// its duration, then its count.
 type passCounts struct {
 	counted, measured, late int64
-	// began is when the last pass began.
+	// began is the start of the last pass.
 	began time.Duration
 }
 
-// passesOf returns what is known of a loop.
+// passesOf returns the counts of a loop.
 func (w *Watch) passesOf(name string) *passCounts {
 	p := w.loops[name]
 	if p == nil {
@@ -24,7 +24,7 @@ func (w *Watch) passesOf(name string) *passCounts {
 	return p
 }
 
-// judgePassTime notes what a process measures of a pass, and judges it.
+// judgePassTime judges the duration or the lag that a process reports for a pass.
 func (w *Watch) judgePassTime(f telemetry.Figure, d time.Duration, loop string) {
 	now, p := w.j.now(), w.passesOf(loop)
 	switch f {
@@ -44,7 +44,7 @@ func (w *Watch) judgePassTime(f telemetry.Figure, d time.Duration, loop string) 
 	}
 }
 
-// judgePass judges a pass of a loop that has come to its end. A worker's loops begin anew with each of its sessions.
+// judgePass judges a finished pass of a loop. A worker restarts its loops with each session.
 func (w *Watch) judgePass(loop string) {
 	p := w.passesOf(loop)
 	w.j.judged++

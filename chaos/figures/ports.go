@@ -17,33 +17,33 @@ import (
 type Watch struct {
 	j *Judge
 	p *process
-	// samples says that the process is an executor, which samples its gauges. fresh is when it last
-	// asked for them, or was last hindered; negative while no sample can be expected.
+	// samples reports whether the process is an executor, which samples its gauges. fresh is when it last
+	// asked for them, or was last stalled; negative while no sample can be expected.
 	samples bool
-	// ending says that the process was asked to stop.
+	// ending reports whether the process was asked to stop.
 	ending bool
 	fresh  time.Duration
-	// gauges are the displayed values.
+	// gauges are the reported values.
 	gauges map[series]int64
 	sample sample
-	// unanswered is how many looks in a row the database has not answered.
+	// unanswered is the number of consecutive samples that the database did not answer.
 	unanswered int
-	// health has the process's answers about its readiness; nil if it can't be asked.
+	// health gives the process's readiness; nil if it can't be asked.
 	health Health
-	// session is the session that the process uses, nil before the first.
+	// session is the current session, nil before the first.
 	session broker.Session
 	// connected is when that session began.
 	connected time.Duration
-	// queue is the last answer about the dead letter queue, until it is reported; nil for none.
+	// queue is the last state of the dead letter queue until it is reported; nil for none.
 	queue *broker.QueueState
-	// loops are the loops with reported passes, by name.
+	// loops has the counts of each loop by its name.
 	loops map[string]*passCounts
-	// clock is the clock of the process's machine, nil if unknown. letter is the dead letter that
-	// the process handles, nil for none.
+	// clock is the clock of the process's machine, nil if unknown. letter is the dead letter that the process
+	// is handling, nil for none.
 	clock  Clock
 	letter *letter
-	// open is the number of open dead letters at the last look. suspicious is when the first of
-	// them was seen since the last test of the dead letter path, negative for none.
+	// open is the number of open dead letters in the last sample. suspicious is when the first of them was
+	// seen since the last test of the dead letter path, negative for none.
 	open       int
 	suspicious time.Duration
 	// hindered is when the process was last stalled.
@@ -52,33 +52,34 @@ type Watch struct {
 
 // sample has the answers that the sampler got since it last asked.
 type sample struct {
-	// asked is the context of the sampler's calls. Other parts of the process ask for workers, too.
+	// asked is the context of the sampler's calls, which distinguishes them from calls of other parts of the
+	// process.
 	asked   context.Context
 	survey  store.Survey
 	workers []store.WorkerRow
-	// answered says that there are answers. told says that a figure was set since the sampler asked.
+	// answered reports whether the database answered. gaugeSet reports whether a sampled gauge was set since
+	// the sampler asked.
 	answered, gaugeSet bool
 }
 
-// Health is an executor's answer to a question about its readiness.
+// Health gives an executor's readiness.
 type Health interface {
 	// DeadLetterPath is the defect of the dead letter path, nil for none.
 	DeadLetterPath() error
-	// Connected says that a publish would be accepted now.
+	// Connected reports whether a publish would be accepted now.
 	Connected() bool
 	// Unreadable describes the rows that the executor can't read; empty if there are none.
 	Unreadable() string
 }
 
-// Ask makes the judge also judge the answers of an executor whenever the executor samples. A nil
-// judge does nothing.
+// Ask makes the judge compare an executor's readiness at each of its samples. A nil judge does nothing.
 func (j *Judge) Ask(process string, h Health) {
 	if j != nil {
 		j.processNamed(process).current.health = h
 	}
 }
 
-// Process watches a process that starts. samples says that it is an executor.
+// Process watches a process that starts. samples reports whether it is an executor.
 func (j *Judge) Process(name string, samples bool) *Watch {
 	p := j.processNamed(name)
 	p.current = &Watch{
@@ -88,7 +89,7 @@ func (j *Judge) Process(name string, samples bool) *Watch {
 	return p.current
 }
 
-// Recorder notes the process's reports, and passes them on.
+// Recorder judges the process's reports and passes them on.
 func (w *Watch) Recorder(inner telemetry.Recorder) telemetry.Recorder { return &recorderTap{inner, w} }
 
 type recorderTap struct {
@@ -142,7 +143,7 @@ func (r *recorderTap) Drop(f telemetry.Figure, dropped ...telemetry.Labels) {
 	r.Recorder.Drop(f, dropped...)
 }
 
-// Store notes the process's calls of the database, and their answers.
+// Store notes the process's database calls and their answers.
 func (w *Watch) Store(inner store.Store) store.Store { return &storeTap{inner, w} }
 
 type storeTap struct {
@@ -150,7 +151,7 @@ type storeTap struct {
 	w *Watch
 }
 
-// trackStep makes a step, and notes that it is open until the process knows its outcome.
+// trackStep makes a step, and counts it as open until the process knows its outcome.
 func trackStep[T any](s *storeTap, kind string, call func() (T, error)) (T, error) {
 	open := s.w.p.open
 	open[kind]++
@@ -253,8 +254,7 @@ func (s *storeTap) Release(ctx context.Context, w store.WorkerKey) ([]execution.
 	return trackStep(s, "release", func() ([]execution.Key, error) { return s.Store.Release(ctx, w) })
 }
 
-// Broker notes the outcomes of dispatches, the state of the dead letter queue, and which dead
-// letters were settled.
+// Broker notes the outcomes of dispatches, the state of the dead letter queue, and the settled dead letters.
 func (w *Watch) Broker(inner broker.Broker) broker.Broker { return &brokerTap{inner, w} }
 
 type brokerTap struct {
@@ -274,8 +274,8 @@ func (b *brokerTap) Connect(ctx context.Context) (broker.Session, error) {
 type sessionTap struct {
 	broker.Session
 	w *Watch
-	// declared says that the session has declared a topology. looked says that a queue's state was
-	// read before that.
+	// declared reports whether the session has declared a topology. looked reports whether it read a queue's
+	// state before that.
 	declared, looked bool
 }
 
@@ -342,7 +342,7 @@ func (w *Watch) deadLetters() string {
 	return broker.DeadLetterQueue(w.j.config.MessageQueue.RabbitMQ.DeadLetter.Exchange)
 }
 
-// consumerTap consumes any queue. dead says that it consumes the dead letter queue.
+// consumerTap consumes any queue. dead reports whether it is the dead letter queue.
 type consumerTap struct {
 	broker.Consumer
 	w    *Watch

@@ -17,7 +17,7 @@ faults:
   - { when: {at: 6s}, pause: shell-2, for: {log_uniform: [5s, 5s]} }
 `
 
-// endDrawer is a drawer that always returns one end of the range, and lists its calls.
+// endDrawer always draws the same end of the range, and lists its calls.
 type endDrawer struct {
 	most  bool
 	draws []string
@@ -48,7 +48,7 @@ func TestFaultDurationsAreDrawn(t *testing.T) {
 			t.Errorf("%s lasts at most %v, want %v: bounds are computed from it", f.Name, f.For+f.RestartAfter, want[1])
 		}
 		if again := high.Drawn(shortest); again.For != high.For || again.RestartAfter != high.RestartAfter {
-			t.Errorf("%s has been drawn, and was drawn again", f.Name)
+			t.Errorf("%s was drawn twice", f.Name)
 		}
 	}
 	if got := strings.Join(longest.draws, " "); got != "log_uniform uniform log_uniform" {
@@ -79,7 +79,7 @@ func TestBothDrawBoundsAreScaled(t *testing.T) {
 	}
 }
 
-// An edit replaces a drawn duration with a fixed one, inside a kind's mapping and beside it.
+// An edit replaces a drawn duration with a fixed one, inside the kind's mapping and next to it.
 func TestEditFixesDrawnDurations(t *testing.T) {
 	s := parseScenario(t, drawnFile)
 	d, err := Edit(s)

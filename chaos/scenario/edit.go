@@ -12,11 +12,11 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Document is a scenario's file that can be edited: parts are removed or made smaller. The result
-// is then loaded like any other file, so an edit that makes no sense is refused.
+// Document is an editable scenario file. The result of an edit is loaded like any other file, so an invalid
+// edit is refused.
 type Document struct{ root *yaml.Node }
 
-// Edit opens a loaded scenario for editing. The anchors of its file are resolved.
+// Edit opens a loaded scenario for editing. It resolves the anchors of the file.
 func Edit(s *Scenario) (*Document, error) {
 	if s.root != nil {
 		return &Document{root: cloneNode(s.root)}, nil
@@ -46,7 +46,7 @@ func cloneNode(n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// Bytes is the document as YAML, for a file at path, below a comment of one line.
+// Bytes returns the document as YAML, for a file at path, below a one-line comment.
 func (d *Document) Bytes(path, comment string) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "%s# %s\n", SchemaLine(path), comment)
@@ -62,8 +62,8 @@ func encodeYAML(out *bytes.Buffer, root *yaml.Node) {
 	}
 }
 
-// Text is the scenario as a file: the bytes from which it was read, or for one that was edited and
-// never written, its document as YAML. The caller must not change it.
+// Text returns the bytes of the scenario's file, or for a scenario that was edited but never written, its
+// document as YAML. The caller must not change them.
 func (s *Scenario) Text() []byte {
 	if s.root == nil {
 		return s.source
@@ -76,15 +76,15 @@ func (s *Scenario) Text() []byte {
 // Parse writes the document as YAML and loads it.
 func (d *Document) Parse(file string) (*Scenario, error) { return Parse(file, d.Bytes(file, "shrunk")) }
 
-// Read loads the document without writing it as YAML first. The scenario has no digest, and line
-// numbers in errors mean nothing. Don't edit the document afterwards.
+// Read loads the document without writing it as YAML first. The scenario has no digest, and line numbers in
+// errors are meaningless. Don't edit the document afterwards.
 func (d *Document) Read(file string) (*Scenario, error) {
 	l := &loader{Reader: yamlfile.NewReader(file, "scenario", nil)}
 	l.s.File, l.s.root = file, d.root
 	return l.readDocument(d.root)
 }
 
-// Keep sets the head of the file: its name, its purpose, the only profile and the simulated world.
+// Keep sets the head of the file: name, purpose, a single profile and the simulated world.
 func (d *Document) Keep(name, about, profile string) {
 	setValue(d.root, "name", textNode(name))
 	setValue(d.root, "about", textNode(about))
@@ -92,8 +92,7 @@ func (d *Document) Keep(name, about, profile string) {
 	setValue(d.root, "worlds", listNode(textNode(string(Sim))))
 }
 
-// Judge expects only the given invariant. Alert expectations stay, because an invariant judges
-// them.
+// Judge expects only the given invariant. Expectations of alerts stay, because an invariant judges them.
 func (d *Document) Judge(invariant int) {
 	judged := pairNode("invariants", listNode(numberNode(invariant)))
 	expected := findValue(d.root, "expect")
@@ -106,8 +105,8 @@ func (d *Document) Judge(invariant int) {
 	setValue(d.root, "expect", judged)
 }
 
-// Regress records how to reproduce the failure: the seed, the planted mutant (empty for none) and
-// the invariant that breaks (0 for an expectation).
+// Regress records how to reproduce the failure: the seed, the planted mutant (empty for none) and the broken
+// invariant (0 for an expectation).
 func (d *Document) Regress(r Regression) {
 	m := pairNode("seed", numberNode(int(r.Seed)))
 	if r.Mutant != "" {
@@ -119,7 +118,7 @@ func (d *Document) Regress(r Regression) {
 	setValue(d.root, "regression", m)
 }
 
-// DropFaults removes n faults, starting with the i-th.
+// DropFaults removes n faults from index i on.
 func (d *Document) DropFaults(i, n int) { dropItems(findValue(d.root, "faults"), i, n) }
 
 // stepIndices returns the indices of the workload's loads, or of its cancellations.
@@ -147,17 +146,17 @@ func (d *Document) DropCancel(i int) {
 	dropItems(findValue(d.root, "workload"), d.stepIndices(true)[i], 1)
 }
 
-// SetCount sets how many executions a load submits.
+// SetCount sets the number of executions of a load.
 func (d *Document) SetCount(i, count int) {
 	setValue(d.loadNode(i), "count", numberNode(count))
 }
 
-// SetFrom sets when a load begins.
+// SetFrom sets the start of a load.
 func (d *Document) SetFrom(i int, from time.Duration) {
 	setValue(d.loadNode(i), "from", textNode(yamlfile.Short(from)))
 }
 
-// SetTakes fixes how long an action's runs last.
+// SetTakes sets a fixed duration of an action's runs.
 func (d *Document) SetTakes(ref string, takes time.Duration) {
 	setValue(findValue(findValue(d.root, "actions"), ref), "takes", textNode(yamlfile.Short(takes)))
 }
@@ -186,12 +185,12 @@ func (d *Document) DropUnusedActions() {
 	}
 }
 
-// SetAt sets a fixed time at which a fault begins.
+// SetAt sets a fixed start of a fault.
 func (d *Document) SetAt(i int, at time.Duration) {
 	setValue(findValue(d.root, "faults").Content[i], "when", pairNode("at", textNode(yamlfile.Short(at))))
 }
 
-// SetFor sets how long a fault lasts.
+// SetFor sets the duration of a fault.
 func (d *Document) SetFor(i int, lasts time.Duration) {
 	fault := findValue(d.root, "faults").Content[i]
 	if findValue(fault, "for") != nil {

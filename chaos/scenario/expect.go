@@ -13,8 +13,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// readSettle reads how long the run may take to settle. It refuses faults that begin later: they would
-// find nothing left to disturb.
+// readSettle reads the time that the run may take to settle. It refuses faults that begin later, because
+// nothing would be left to disturb.
 func (l *loader) readSettle(n *yaml.Node, hasFaults bool) {
 	m, ok := l.Mapping(n, settleShape())
 	if !ok || !m.Has("within") {
@@ -34,7 +34,7 @@ func (l *loader) readSettle(n *yaml.Node, hasFaults bool) {
 	}
 }
 
-// readExpect reads one expectation for every profile, or one for each.
+// readExpect reads one expectation for all profiles, or one for each.
 func (l *loader) readExpect(n *yaml.Node) {
 	list := l.Entries(n, "expect")
 	if n.Kind != yaml.MappingNode {
@@ -102,8 +102,8 @@ func (l *loader) readOneExpect(n *yaml.Node) Expect {
 	return e
 }
 
-// readAlerts reads which alerts are expected. An alert under resolves also has to fire, so fires need
-// not name it. An alert under never must not be under the other two.
+// readAlerts reads the expected alerts. An alert under resolves also has to fire, so it need not be under
+// fires. An alert under never must not be under the other two.
 func (l *loader) readAlerts(n *yaml.Node) (a Alerts) {
 	m, ok := l.Mapping(n, alertsShape())
 	if !ok {
@@ -159,7 +159,7 @@ func (l *loader) readInvariants(n *yaml.Node) []int {
 	return list
 }
 
-// readBounds reads a mapping of status to bound. total is the greatest possible count, 0 if unknown.
+// readBounds reads a mapping of status to bound. total is the largest possible count, 0 if unknown.
 func (l *loader) readBounds(n *yaml.Node, where string, total int64) []Bound {
 	list := l.Entries(n, where)
 	var out []Bound
@@ -181,7 +181,7 @@ func (l *loader) readBounds(n *yaml.Node, where string, total int64) []Bound {
 	return out
 }
 
-// isPossible says whether any count from 0 to total satisfies b.
+// isPossible reports whether any count from 0 to total satisfies b.
 func (b Bound) isPossible(total int64) bool {
 	for count := int64(0); count <= total; count++ {
 		if b.Holds(count, total) {

@@ -11,23 +11,23 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// loader reads a scenario. Beside the Reader it keeps what one part of a file needs from another.
+// loader reads a scenario. In addition to the Reader, it holds facts that parts of a file need from each
+// other.
 type loader struct {
 	*yamlfile.Reader
 	s Scenario
-	// clusterOK says that the cluster was read without errors, so the targets of faults can be
+	// clusterOK reports whether the cluster was read without errors, so that the targets of faults can be
 	// checked.
 	clusterOK bool
-	// actionsOK says that the names of the actions are known, stepsOK that of every step of the
-	// workload so far it is known what it submits, and how many.
+	// actionsOK reports whether the names of the actions are known. stepsOK reports whether the action and
+	// the count of every workload step so far are known.
 	actionsOK, stepsOK bool
-	// expectsNoWorkers says that the scenario expects actions that no worker can run.
+	// expectsNoWorkers reports whether the scenario expects actions that no worker can run.
 	expectsNoWorkers bool
 	whenNodes        []*yaml.Node
 }
 
-// readFaults reads the list. It names the faults at the end, when all of them are known and similar
-// names can be told apart.
+// readFaults reads the list. It names the faults at the end, when equal names can be detected.
 func (l *loader) readFaults(n *yaml.Node) {
 	items, ok := l.Items(n, "faults")
 	if !ok {
@@ -68,7 +68,7 @@ func (l *loader) readFault(n *yaml.Node, f *Fault) (when *yaml.Node, ok bool) {
 	return m.At("when"), l.Count() == before
 }
 
-// readFaultDuration reads `for` or `restart_after`, whichever the kind of fault takes, and refuses the other.
+// readFaultDuration reads `for` or `restart_after`, whichever the kind of fault has, and refuses the other.
 func (l *loader) readFaultDuration(m yamlfile.Mapping, e fault.Entry, into *Fault) {
 	lasts, restart, key := m.At("for"), m.At("restart_after"), e.Key.Value
 	switch e.Kind.Ends {
@@ -126,8 +126,8 @@ func (l *loader) refuseUnsupportedWorlds(n *yaml.Node, k *fault.Kind) {
 	}
 }
 
-// Lacks says why a world can't inject a kind of fault; empty if it can. The answer follows from the
-// interfaces that the world offers (package fault).
+// Lacks explains why a world can't inject a kind of fault; empty if it can. The answer follows from the
+// interfaces of the world (package fault).
 func Lacks(k *fault.Kind, w World) string {
 	if w == Sim {
 		return k.Lacks(reflect.TypeFor[fault.Simulated]())
@@ -183,8 +183,7 @@ func (l *loader) readTrigger(m yamlfile.Mapping, w *When) {
 	}
 }
 
-// nameFaults gives each fault a readable, unique name. Faults whose names would be equal get their
-// index.
+// nameFaults gives each fault a readable, unique name. Faults with equal names get their index.
 func nameFaults(faults []Fault) {
 	alike := map[string]int{}
 	for i := range faults {
@@ -207,8 +206,7 @@ func faultShape() yamlfile.Shape {
 	return s
 }
 
-// faultSchema adds to the schema what a shape can't express: exactly one kind, and the keys that
-// belong to it.
+// faultSchema adds what a shape can't express: exactly one kind, and the keys of that kind.
 func faultSchema() yamlfile.Schema {
 	out := faultShape().Object()
 	out["oneOf"] = fault.Schemas()

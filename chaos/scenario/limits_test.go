@@ -38,7 +38,7 @@ func TestStepSetsLimitsOfItsRequests(t *testing.T) {
 	}
 	for _, key := range []string{"", "x", "3/0", "-1/0", "core.echo k"} {
 		if got, known := s.Requested(key); known {
-			t.Errorf("the key %q of nobody asks for %+v", key, got)
+			t.Errorf("the unknown key %q asks for %+v", key, got)
 		}
 	}
 }
@@ -57,7 +57,6 @@ func TestLimitsOfRequestsAreScaled(t *testing.T) {
 	}
 }
 
-// The costs of a scenario's parts multiply, so the whole has limits too.
 func TestWholeScenarioHasLimits(t *testing.T) {
 	many := func(n int, format string) string {
 		var b strings.Builder
@@ -77,7 +76,7 @@ func TestWholeScenarioHasLimits(t *testing.T) {
 	}
 }
 
-// The loader reads an endless file only up to the size limit of a scenario.
+// The loader reads an endless file only up to the size limit.
 func TestEndlessFileIsRefused(t *testing.T) {
 	if _, err := os.Stat("/dev/zero"); err != nil {
 		t.Skip("no /dev/zero here")

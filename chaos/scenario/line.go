@@ -9,11 +9,11 @@ import (
 	"handoff/core/config"
 )
 
-// Line returns the line of the scenario's file, from 1, that demands what a violation breaks under a
-// profile. For a broken invariant that is the invariant's number under expect, or the key invariants;
-// for a broken expectation, which has the number 0, the bound that the message quotes; for a broken
-// expectation on alerts the name of the alert. Where the file says nothing of it, as for a panic, it
-// is the line of the scenario's name. It is 0 for a scenario that is in no file.
+// Line returns the line of the scenario's file, from 1, with the demand that a violation breaks under a
+// profile. For an invariant, it is the invariant's number under expect, or the key invariants. For an
+// expectation (number 0), it is the bound that the message quotes; for an expectation of alerts, the name of
+// the alert. A violation without such a line, such as a panic, gets the line of the scenario's name. A
+// scenario without a file gets 0.
 func (s *Scenario) Line(p config.Profile, invariant int, message string) int {
 	var doc yaml.Node
 	if s.root != nil || yaml.Unmarshal(s.source, &doc) != nil || len(doc.Content) == 0 {
@@ -50,7 +50,7 @@ func (s *Scenario) Line(p config.Profile, invariant int, message string) int {
 	return 1
 }
 
-// Quote is how a message about executions or rows names an unmet bound.
+// Quote returns the text with which a message about executions or rows names an unmet bound.
 func (b Bound) Quote(what string) string {
 	return what + " " + b.outcomePhrase() + "; the scenario expects " + b.Of + ": " + b.Source
 }
@@ -88,7 +88,7 @@ func invariantIn(expect *yaml.Node, invariant int) *yaml.Node {
 	return keyOf(expect, "invariants")
 }
 
-// keyOf is the key itself, whose value get returns.
+// keyOf returns the node of a key; findValue returns that of its value.
 func keyOf(n *yaml.Node, name string) *yaml.Node {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return nil

@@ -20,8 +20,8 @@ import (
 	"handoff/core/execution"
 )
 
-// LoadFile reads a scenario from a file. A readable file with mistakes gives yamlfile.Errors, which
-// lists every mistake.
+// LoadFile reads a scenario from a file. For a readable file with mistakes, it returns yamlfile.Errors with
+// every mistake.
 func LoadFile(path string) (*Scenario, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -36,8 +36,7 @@ func LoadFile(path string) (*Scenario, error) {
 	return Parse(path, data)
 }
 
-// Parse reads a scenario from the bytes of a file. Error messages call the file by the name in
-// file.
+// Parse reads a scenario from the bytes of a file. Error messages use file as its name.
 func Parse(file string, data []byte) (*Scenario, error) {
 	l := &loader{Reader: yamlfile.NewReader(file, "scenario", data)}
 	sum := sha256.Sum256(data)
@@ -45,7 +44,7 @@ func Parse(file string, data []byte) (*Scenario, error) {
 	return l.readDocument(l.Root(data))
 }
 
-// readDocument reads the root of the document. root is nil if the file is unreadable or empty.
+// readDocument reads the root of the document. root is nil for an unreadable or empty file.
 func (l *loader) readDocument(root *yaml.Node) (*Scenario, error) {
 	switch {
 	case root != nil:
@@ -60,15 +59,15 @@ func (l *loader) readDocument(root *yaml.Node) (*Scenario, error) {
 	return &l.s, nil
 }
 
-// knownTop and knownFault are topShape and faultShape, computed once: their schemas are long, and a
-// sweep loads a varied scenario for every run.
+// knownTop and knownFault are topShape and faultShape, computed once: their schemas are long, and a sweep
+// loads a varied scenario for every run.
 var (
 	knownTop   = sync.OnceValue(topShape)   //nolint:gochecknoglobals // a constant
 	knownFault = sync.OnceValue(faultShape) //nolint:gochecknoglobals // a constant
 )
 
 // readScenario reads the parts in the order of their dependencies, whatever their order in the file:
-// profiles, the configuration under them, then the parts that are checked against it.
+// profiles, their configuration, then the parts that are checked against it.
 func (l *loader) readScenario(root *yaml.Node) {
 	m, ok := l.Mapping(root, knownTop())
 	if !ok {
@@ -235,8 +234,8 @@ func (l *loader) readConfig(n *yaml.Node) bool {
 	return l.Count() == before
 }
 
-// readActions reads the list. An action with mistakes has its name all the same: whoever misspells one
-// of its keys is not told that there is no such action.
+// readActions reads the list. An action with mistakes still gets its name, so that a misspelt key does not
+// cause errors about an unknown action.
 func (l *loader) readActions(n *yaml.Node, configOK bool) {
 	before := l.Count()
 	list := l.Entries(n, "actions")
@@ -274,7 +273,7 @@ func (l *loader) readAction(ref string, m yamlfile.Mapping, configOK bool) Actio
 	return a
 }
 
-// readLimits reads the keys that an action and a step of the workload have in common.
+// readLimits reads the keys that actions and workload steps have in common.
 func (l *loader) readLimits(m yamlfile.Mapping, configOK bool) (limits execution.Limits) {
 	if n := m.At("timeout"); n != nil {
 		limits.Timeout, _ = l.Duration(n, "timeout", time.Millisecond)
@@ -321,7 +320,7 @@ func (l *loader) readFails(n *yaml.Node, a *Action) {
 	}
 }
 
-// readExitCodes reads a list of different exit codes of failures.
+// readExitCodes reads a list of distinct exit codes of failures.
 func (l *loader) readExitCodes(n *yaml.Node, key string) (codes []int) {
 	items, ok := l.Items(n, key)
 	if ok && len(items) == 0 {
@@ -337,8 +336,8 @@ func (l *loader) readExitCodes(n *yaml.Node, key string) (codes []int) {
 	return codes
 }
 
-// refuseUnrunnableActions refuses an action that no worker can run: it would fail whatever the scenario tests. A
-// scenario that expects no_workers_failed may have such actions.
+// refuseUnrunnableActions refuses an action that no worker can run: it would fail whatever the scenario
+// tests. A scenario that expects no_workers_failed may have such actions.
 func (l *loader) refuseUnrunnableActions(n *yaml.Node) {
 	if !l.clusterOK || l.expectsNoWorkers || n.Kind != yaml.MappingNode {
 		return

@@ -47,7 +47,7 @@ func TestMoveFaultEditsInPlace(t *testing.T) {
 	}
 }
 
-// What can't be replaced in its place is written anew.
+// Values that can't be replaced in place cause a rewrite of the file.
 func TestMoveFaultRewritesBlockStyle(t *testing.T) {
 	got, err := MoveFault("moved.yaml", []byte(movable), 2, 3*time.Second, 4*time.Second)
 	if err != nil {

@@ -25,9 +25,8 @@ type leaf struct {
 	kind  reflect.Type
 }
 
-// ruleLeaves lists the keys that a scenario can set: all keys of core/config except the profile,
-// which a scenario sets at its top level. A key added to core/config can be overridden here at
-// once.
+// ruleLeaves lists the keys that a scenario can set: all keys of core/config except the profile, which is at
+// the top level of a scenario. New keys of core/config are included automatically.
 func ruleLeaves() []config.Leaf {
 	return slices.DeleteFunc(config.Leaves(), func(l config.Leaf) bool { return l.Path == "profile" })
 }
@@ -50,7 +49,7 @@ func (l *loader) readSettings(n *yaml.Node) []setting {
 	return out
 }
 
-// effectiveConfigs is the configuration under each profile.
+// effectiveConfigs returns the configuration under each profile.
 func effectiveConfigs(profiles []config.Profile, settings []setting) map[config.Profile]config.Config {
 	out := map[config.Profile]config.Config{}
 	for _, p := range profiles {
@@ -64,8 +63,8 @@ func effectiveConfigs(profiles []config.Profile, settings []setting) map[config.
 	return out
 }
 
-// validateConfigs reports settings that contradict each other, under each profile. The error stands at the
-// key to blame or, if that key has its default, at `config:` itself.
+// validateConfigs reports contradictory settings under each profile. The error is at the responsible key or,
+// if that key has its default, at `config:` itself.
 func (l *loader) validateConfigs(n *yaml.Node, s *Scenario, settings []setting) {
 	said := map[config.Problem][]string{}
 	var order []config.Problem

@@ -10,8 +10,8 @@ import (
 // This file edits a document at any path. A path is a list of keys and list indices, such as
 // "cluster", "executors" or "faults", 2, "for".
 
-// Put sets the value at a path, given as YAML. It adds missing mappings on the way. It panics if
-// the value isn't YAML or the path runs through a scalar: both are mistakes of the caller.
+// Put sets the value at a path, given as YAML, and adds missing mappings on the path. It panics if the value
+// isn't YAML or the path contains a scalar: both are mistakes of the caller.
 func (d *Document) Put(value string, path ...any) {
 	at := d.root
 	for _, step := range path[:len(path)-1] {
@@ -95,7 +95,7 @@ func (d *Document) Take(path ...any) {
 	}
 }
 
-// Has says whether a path has a value.
+// Has reports whether a path has a value.
 func (d *Document) Has(path ...any) bool { return d.nodeAt(path...) != nil }
 
 // Load returns the path to a load by its number, from 0.
@@ -126,7 +126,7 @@ func childNode(n *yaml.Node, step any) *yaml.Node {
 	return nil
 }
 
-// parseNode is the YAML node of a value.
+// parseNode returns the YAML node of a value.
 func parseNode(value string) *yaml.Node {
 	var doc yaml.Node
 	if err := yaml.Unmarshal([]byte(value), &doc); err != nil || len(doc.Content) != 1 {

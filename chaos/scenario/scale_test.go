@@ -61,7 +61,7 @@ func TestScalesBelowFloorAreRefused(t *testing.T) {
 	}
 }
 
-// A worker asks once a second what lies behind garbage, however short the rest is made.
+// A worker asks once a second for dispatches behind garbage, at any time scale.
 func TestFloodLimitsDispatchTimeoutAtAnyScale(t *testing.T) {
 	s, err := scenarios.Find("garbage-before-work")
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Schema is the JSON Schema of a scenario file, for completion and checks in editors. It is made of
-// the loader's shapes and the registries, and accepts every file that the loader accepts. Only the
-// loader checks what needs knowledge of the whole file, such as targets and times.
+// Schema returns the JSON Schema of a scenario file, for completion and checks in editors. It is made from
+// the loader's shapes and the registries, and accepts every file that the loader accepts. Only the loader
+// checks values that depend on the rest of the file, such as targets and times.
 func Schema() []byte {
 	s := topShape().Object()
 	s["$schema"] = "https://json-schema.org/draft/2020-12/schema"

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// An editor finds the schema from wherever a file is written, or is told nothing.
+// The line leads to the schema from any folder, or is empty.
 func TestSchemaLineFindsSchema(t *testing.T) {
 	root := t.TempDir()
 	for _, dir := range []string{"scenarios/regressions", "my/own/scenarios", "other"} {

@@ -112,8 +112,8 @@ func TestSchemaAcceptsWhatTheLoaderAccepts(t *testing.T) {
 	}
 }
 
-// The schema sees one value at a time, so it can't refuse everything that the loader refuses. It
-// must still find most mistakes, or it would be no help in an editor.
+// The schema sees one value at a time, so it can't refuse everything that the loader refuses. It must still
+// find most mistakes to be of use in an editor.
 func TestSchemaRefusesMostOfTheBrokenCorpus(t *testing.T) {
 	s := compileSchema(t)
 	files, err := filepath.Glob("testdata/broken/*.yaml")
@@ -143,7 +143,7 @@ func TestSchemaRefusesMostOfTheBrokenCorpus(t *testing.T) {
 	}
 }
 
-// An editor says what each key and each word of a fault means.
+// An editor shows the meaning of each key and each word of a fault.
 func TestSchemaDescribesEveryFaultKey(t *testing.T) {
 	var doc map[string]any
 	if err := json.Unmarshal(Schema(), &doc); err != nil {
@@ -183,12 +183,12 @@ func TestSchemaDescribesEveryFaultKey(t *testing.T) {
 	}
 	for _, f := range fault.Kinds() {
 		if !strings.Contains(string(Schema()), jsonText(t, f.About)) {
-			t.Errorf("the schema does not say what %s does, as list --faults does: %s", f.Name, f.About)
+			t.Errorf("the schema does not describe %s as list --faults does: %s", f.Name, f.About)
 		}
 	}
 }
 
-// jsonText is a text as JSON has it, without the quotes.
+// jsonText returns a text as it appears in JSON, without the quotes.
 func jsonText(t *testing.T, text string) string {
 	t.Helper()
 	data, err := json.Marshal(text)

@@ -74,8 +74,7 @@ func exitCodesSchema() yamlfile.Schema {
 	return yamlfile.SomeSetOf(yamlfile.IntegerSchema(1, execution.MaxExitCode))
 }
 
-// The limits that an action and a step of the workload may set. otherwise describes what holds if
-// the key is left out.
+// Limits that an action and a workload step may set. otherwise describes the value if the key is left out.
 
 func timeoutKey(otherwise string) yamlfile.Key {
 	return yamlfile.Optional("timeout", "ends a run; left out: "+otherwise, yamlfile.DurationSchema())
@@ -100,7 +99,7 @@ func failsShape() yamlfile.Shape {
 	)
 }
 
-// failsSchema demands one of the two keys that say how a run fails.
+// failsSchema demands one of the two keys that define how a run fails.
 func failsSchema() yamlfile.Schema {
 	s := failsShape().Object()
 	s["oneOf"] = []any{yamlfile.Schema{"required": []string{"reason"}}, yamlfile.Schema{"required": []string{"exit_codes"}}}
@@ -198,11 +197,11 @@ const (
 	maxCopies      = 9
 )
 
-// Limits on a scenario as a whole, because the costs of its parts multiply. Each row of an
-// execution costs a run about 8 KB of memory, and every worker and fault makes each step more
-// expensive. A run ends after sim.DefaultMaxSteps steps.
+// Limits on a scenario as a whole, because the costs of its parts multiply. Each row of an execution costs a
+// run about 8 KB of memory, and every worker and fault makes each step more expensive. A run ends after
+// sim.DefaultMaxSteps steps.
 const (
-	// maxRows limits the number of executions, counted with their copies and all possible retries.
+	// maxRows limits the number of executions, including copies and all possible retries.
 	maxRows    = 100_000
 	maxWorkers = 500
 	maxFaults  = 200

@@ -11,8 +11,8 @@ import (
 	"handoff/core/execution"
 )
 
-// readWorkload reads the submissions and cancellations. A step can refer only to steps above it, so a
-// workflow can't contain a cycle.
+// readWorkload reads the submissions and cancellations. A step can refer only to earlier steps, so a workflow
+// can't contain a cycle.
 func (l *loader) readWorkload(n *yaml.Node, configOK bool) {
 	l.stepsOK = true
 	items, ok := l.Items(n, "workload")
@@ -33,7 +33,7 @@ func (l *loader) readWorkload(n *yaml.Node, configOK bool) {
 	}
 }
 
-// readActionRef reads the name of an action.
+// readActionRef reads the name of a declared action.
 func (l *loader) readActionRef(n *yaml.Node, what string) string {
 	if !l.actionsOK {
 		return ""
@@ -46,8 +46,8 @@ func (l *loader) readActionRef(n *yaml.Node, what string) string {
 	return name
 }
 
-// readSubmittedAction reads the name of an action that steps above submit. ok is false if it was refused,
-// or if a step above can't be read, so that nobody knows what it submits.
+// readSubmittedAction reads the name of an action that earlier steps submit. ok is false if it was refused,
+// or if an unreadable earlier step leaves its submissions unknown.
 func (l *loader) readSubmittedAction(n *yaml.Node, what string) (name string, ok bool) {
 	if !l.stepsOK {
 		return l.readActionRef(n, what), false
@@ -112,7 +112,7 @@ func (l *loader) readLoad(item *yaml.Node, m yamlfile.Mapping, configOK bool) {
 	}
 }
 
-// mostRows is the greatest number of executions that the workload can create, with copies and retries.
+// mostRows is the largest number of executions that the workload can create, with copies and retries.
 func (s *Scenario) mostRows() (rows int) {
 	for i := range s.Workload {
 		load := &s.Workload[i]
@@ -127,8 +127,8 @@ func (s *Scenario) mostRows() (rows int) {
 	return rows
 }
 
-// readAgain reads which earlier load's idempotency keys this load uses again. Within 24 hours a request
-// would get the old execution; the extra five minutes cover requests that were accepted late.
+// readAgain reads the number of the earlier load whose idempotency keys this load repeats. Within 24 hours a
+// request would get the old execution; the extra five minutes cover requests that were accepted late.
 func (l *loader) readAgain(n *yaml.Node, load *Load) {
 	const after = execution.KeyLifetime + 5*time.Minute
 	v, ok := l.Integer(n, "again", 1, maxCount)
@@ -203,7 +203,7 @@ func (l *loader) readCancelStep(item *yaml.Node) {
 	l.s.Cancels = append(l.s.Cancels, c)
 }
 
-// Submissions is the number of executions that the workload submits.
+// Submissions returns the number of executions that the workload submits.
 func (s *Scenario) Submissions() int {
 	total := 0
 	for _, load := range s.Workload {
@@ -212,7 +212,7 @@ func (s *Scenario) Submissions() int {
 	return total
 }
 
-// SubmissionsOf is the number of executions of one action that the workload submits.
+// SubmissionsOf returns the number of executions of one action that the workload submits.
 func (s *Scenario) SubmissionsOf(action string) int {
 	total := 0
 	for _, load := range s.Workload {
@@ -223,8 +223,7 @@ func (s *Scenario) SubmissionsOf(action string) int {
 	return total
 }
 
-// Generations is the greatest number of consecutive chains in a workflow: 1 without workflow
-// children.
+// Generations returns the largest number of consecutive chains in a workflow: 1 without workflow children.
 func (s *Scenario) Generations() int {
 	depth, most := map[string]int{}, 1
 	for _, load := range s.Workload {
@@ -238,8 +237,8 @@ func (s *Scenario) Generations() int {
 	return most
 }
 
-// LastSubmission is when the last execution is submitted or cancelled, if the API accepts each
-// request at once.
+// LastSubmission returns the time of the last submission or cancellation, if the API accepts each request at
+// once.
 func (s *Scenario) LastSubmission() time.Duration {
 	var last time.Duration
 	for _, load := range s.Workload {

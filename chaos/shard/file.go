@@ -14,29 +14,28 @@ import (
 // FileName is the name of a share's file in the folder of its report.
 const FileName = "shard.jsonl"
 
-// Header is the first line of a file: which share of which job it is. Only files of the same commit are
-// put together, so the format has no version.
+// Header is the first line of a file; it identifies the share and the job. Only files of the same commit are
+// merged, so the format has no version.
 type Header struct {
 	// Kind is the kind of the items.
 	Kind  string `json:"kind"`
 	Share Share  `json:"share"`
-	// Commit and Go are the versions of the program that ran the share. Commit is empty if the
-	// program does not know it.
+	// Commit and Go are the versions of the program that ran the share. An unknown commit is empty.
 	Commit string `json:"commit"`
 	Go     string `json:"go"`
-	// Digest covers everything that was read, such as scenarios.
+	// Digest covers all inputs, such as scenarios.
 	Digest string `json:"digest"`
-	// Seeds is how many runs of each target all shares have together; 0 if there are no seeds.
+	// Seeds is the number of runs of each target over all shares; 0 without seeds.
 	Seeds int `json:"seeds"`
-	// Asked has everything else that determines the result, by its flag.
+	// Asked maps flags to all other settings that determine the result.
 	Asked map[string]string `json:"asked"`
 }
 
-// trailer is the last line of a file. A file without it was cut off.
+// trailer is the last line of a file. A file without it is truncated.
 type trailer struct {
 	// SHA256 covers the lines before this one.
 	SHA256 string `json:"sha256"`
-	// Aside is data that may differ between two files of the same share, such as how long it took.
+	// Aside is data that may differ between two files of the same share, such as durations.
 	Aside json.RawMessage `json:"aside"`
 }
 
@@ -61,7 +60,7 @@ func Write(w io.Writer, h Header, items []any, aside any) error {
 	return nil
 }
 
-// File is a share that was found, complete and as it was written.
+// File is a verified share.
 type File struct {
 	Path   string
 	Header Header
@@ -69,13 +68,13 @@ type File struct {
 	Sum string
 }
 
-// Verify reads a file and refuses it if it was cut off or changed.
+// Verify reads a file, and refuses a truncated or changed one.
 func Verify(path string) (File, error) {
 	f, _, _, err := readFile(path)
 	return f, err
 }
 
-// Each calls use with each item of a file, and decodes what stands aside.
+// Each calls use with each item of a file, and decodes the aside data.
 func Each[T any](f File, aside any, use func(T) error) error {
 	again, items, beside, err := readFile(f.Path)
 	if err != nil {
@@ -100,7 +99,7 @@ func Each[T any](f File, aside any, use func(T) error) error {
 	return nil
 }
 
-// readFile reads the header, the items and what stands aside.
+// readFile reads the header, the items and the aside data.
 func readFile(path string) (f File, items [][]byte, aside json.RawMessage, err error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -125,7 +124,7 @@ func readFile(path string) (f File, items [][]byte, aside json.RawMessage, err e
 	return f, lines[1:], last.Aside, nil
 }
 
-// decodeStrictly refuses fields that this program does not know: another program wrote them.
+// decodeStrictly refuses unknown fields: another program wrote them.
 func decodeStrictly(text []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()

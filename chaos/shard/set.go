@@ -42,7 +42,7 @@ func Find(args []string) ([]string, error) {
 			return nil, fmt.Errorf("no share in %s: neither %s nor FOLDER/%s is there; chaos run --shard writes it into --out", arg, FileName, FileName)
 		}
 	}
-	// The same file may be named by itself and by its folder.
+	// An argument may name a file whose folder is named too.
 	slices.Sort(files)
 	return slices.Compact(files), nil
 }
@@ -52,15 +52,15 @@ func isFile(path string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// Set is the files of one job, each share once, in their order.
+// Set holds the files of one job, each share once, in order.
 type Set struct {
 	Files []File
 	// Missing are the numbers of the missing shares.
 	Missing []int
 }
 
-// Gather compares files. Two equal files of one share count once. The error names two files that
-// can't belong to one job, or that contradict each other about one share.
+// Gather collects the files of one job. Two equal files of one share count once. The error names two files of
+// different jobs, or two that contradict each other about one share.
 func Gather(files []File) (s Set, err error) {
 	if len(files) == 0 {
 		return s, fmt.Errorf("no share was given")
@@ -89,7 +89,7 @@ func Gather(files []File) (s Set, err error) {
 	return s, nil
 }
 
-// checkSameJob says whether two files belong to one job.
+// checkSameJob returns an error that names a difference if two files belong to different jobs.
 func checkSameJob(a, b File) error {
 	x, y := jobFacts(a.Header), jobFacts(b.Header)
 	names := maps.Clone(x)
@@ -103,7 +103,7 @@ func checkSameJob(a, b File) error {
 	return nil
 }
 
-// jobFacts are what all files of a job have in common, by what an error calls it.
+// jobFacts maps descriptions for errors to the values that all files of a job have in common.
 func jobFacts(h Header) map[string]string {
 	all := map[string]string{
 		"what was run": h.Kind, "the number of shares": fmt.Sprint(h.Share.Of), "the commit": h.Commit, "the version of Go": h.Go,

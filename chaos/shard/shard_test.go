@@ -31,7 +31,7 @@ func TestShareRoundTrip(t *testing.T) {
 	}
 }
 
-// Everything is in exactly one share, and the sizes of two shares differ by one at most.
+// Each item is in exactly one share, and the sizes of two shares differ by at most one.
 func TestSharesDivideAListEvenly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.IntRange(1, 20).Draw(t, "shares")
@@ -69,7 +69,7 @@ func testHeader(i, of int) shard.Header {
 	return shard.Header{Kind: "test", Share: shard.Share{Index: i, Of: of}, Commit: "c", Go: "go1", Digest: "d", Seeds: 8, Asked: map[string]string{"--mutant": ""}}
 }
 
-// writeShare writes a share and returns its path.
+// writeShare writes a share, and returns its path and text.
 func writeShare(t *testing.T, h shard.Header, aside any, items ...any) (path string, text string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -95,9 +95,8 @@ func TestShareFileRoundTrip(t *testing.T) {
 	if err != nil || f.Header.Share != (shard.Share{Index: 2, Of: 4}) || f.Header.Seeds != 8 || f.Sum == "" {
 		t.Errorf("%+v, %v", f, err)
 	}
-	// Data beside the items does not affect a share's identity.
 	if _, other := writeShare(t, testHeader(2, 4), []float64{7}, want[0], want[1]); !strings.Contains(other, f.Sum) {
-		t.Error("the sum depends on what stands aside")
+		t.Error("the sum depends on the aside data")
 	}
 	var got []item
 	var aside []float64

@@ -11,8 +11,7 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// mostWorkers and mostExecutors are the largest numbers that a draw makes: each further process
-// makes a run take more steps.
+// mostWorkers and mostExecutors are the largest drawn numbers: each further process adds steps to a run.
 const (
 	mostWorkers   = 6
 	mostExecutors = 3
@@ -52,8 +51,7 @@ func (d *draw) setExecutors(n int) {
 	d.addEdit(func(doc *scenario.Document) { doc.SetExecutors(n) }, "%d executors instead of %d", n, was)
 }
 
-// namedExecutors is how many executors there must be, so that every executor that a fault names
-// exists.
+// namedExecutors is the smallest number of executors with which every executor named by a fault exists.
 func (d *draw) namedExecutors() (least int) {
 	for i, name := range d.s.Cluster.ExecutorNames() {
 		if d.isNamed(name) {
@@ -63,14 +61,14 @@ func (d *draw) namedExecutors() (least int) {
 	return least
 }
 
-// isNamed says whether a fault or the workload names a process.
+// isNamed reports whether a fault or the workload names a process.
 func (d *draw) isNamed(process string) bool {
 	return slices.ContainsFunc(d.s.Faults, func(f scenario.Fault) bool {
 		return f.Spec.Strikes().Target == process || f.When.Of == process
 	}) || slices.ContainsFunc(d.s.Workload, func(l scenario.Load) bool { return l.Pin == process })
 }
 
-// fewerWorkers removes workers that no fault and no load names, as long as every runtime keeps one.
+// fewerWorkers removes workers that no fault or load names, as long as every runtime keeps a worker.
 func fewerWorkers(d *draw) {
 	for i := len(d.workers) - 1; i >= 0; i-- {
 		w := d.workers[i]
@@ -90,7 +88,7 @@ func coversRuntimes(workers []scenario.Worker, runtimes []string) bool {
 	})
 }
 
-// moreWorkers adds workers of the existing kinds. Some start late.
+// moreWorkers adds workers with the runtimes of existing ones. Some start late.
 func moreWorkers(d *draw) {
 	if len(d.workers) == 0 {
 		return
@@ -124,7 +122,7 @@ func quoteList(list []string) string {
 	return strings.Join(all, ", ")
 }
 
-// configuredCapacity gives every worker the configuration's capacity.
+// configuredCapacity gives every worker the configured concurrency.
 func configuredCapacity(d *draw) {
 	for _, w := range d.s.Cluster.Workers {
 		if w.Concurrency > 0 && d.hasWorker(w.Name) {
@@ -155,13 +153,12 @@ func insteadOf(n int) string {
 	return fmt.Sprintf(" instead of %d", n)
 }
 
-// hasWorker says whether a worker still exists.
+// hasWorker reports whether a worker still exists.
 func (d *draw) hasWorker(worker string) bool {
 	return slices.ContainsFunc(d.workers, func(w scenario.Worker) bool { return w.Name == worker })
 }
 
-// otherRuntimes lets a worker run runtimes of other workers, or removes a runtime that others have
-// as well.
+// otherRuntimes gives a worker a runtime of another one, or removes a runtime that other workers have too.
 func otherRuntimes(d *draw) {
 	var all []string
 	for _, w := range d.workers {

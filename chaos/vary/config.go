@@ -12,23 +12,24 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// configKey is a key of the configuration, with the way to draw it. draw ignores the other keys; fit then
-// makes the keys fit each other.
+// configKey is a key of the configuration and the function that draws it. draw ignores the other keys;
+// fitConfig then makes the keys consistent.
 type configKey struct {
 	path string
 	draw func(d *draw, c *config.Config)
 }
 
-// group holds keys that are drawn together: a run exaggerates some keys of one kind, and not
+// group holds keys that are drawn together, so that a run exaggerates some keys of one kind rather than
 // everything a little.
 type group []configKey
 
-// durationKey draws a duration from least to most, each doubling as often as the others.
+// durationKey draws a duration from least to most, log-uniformly.
 func durationKey(path string, least, most time.Duration, field func(c *config.Config) *time.Duration) configKey {
 	return configKey{path, func(d *draw, c *config.Config) { *field(c) = d.Within(least, most) }}
 }
 
-// numberKey draws one of a few whole numbers. Most are small, because small limits show most.
+// numberKey draws one of a few whole numbers, most of them small, because small limits have the largest
+// effects.
 func numberKey[T int | int64](path string, field func(c *config.Config) *T, of ...T) configKey {
 	return configKey{path, func(d *draw, c *config.Config) { *field(c) = of[d.Choose(len(of))] }}
 }
@@ -167,9 +168,8 @@ func modeKeys() group {
 	}
 }
 
-// retentionKeys draws how long rows are kept. A run is judged by its rows at the end, so executions,
-// transitions and workers are kept longer than most runs last. A scenario of its own tests what is
-// removed before.
+// retentionKeys draws retention times. A run is judged by its rows at the end, so executions, transitions and
+// workers are kept longer than most runs last. A separate scenario tests earlier removal.
 func retentionKeys() group {
 	return group{
 		durationKey("retention.executions", 24*time.Hour, 96*time.Hour, func(c *config.Config) *time.Duration { return &c.Retention.Executions }),
@@ -214,7 +214,7 @@ func configDimensions() (all []dimension) {
 	return all
 }
 
-// copyKeys copies the values of the group's keys from one configuration into another.
+// copyKeys copies the values of the group's keys from one configuration to another.
 func (g group) copyKeys(into, from *config.Config) {
 	for _, l := range config.Leaves() {
 		if slices.ContainsFunc(g, func(k configKey) bool { return k.path == l.Path }) {
@@ -223,8 +223,8 @@ func (g group) copyKeys(into, from *config.Config) {
 	}
 }
 
-// changeConfig changes the configuration and makes it consistent. If that is impossible, it leaves
-// the configuration alone.
+// changeConfig changes the configuration and makes it consistent. If that is impossible, the configuration
+// stays as it was.
 func (d *draw) changeConfig(change func(c *config.Config)) {
 	next := d.config
 	change(&next)
@@ -234,12 +234,12 @@ func (d *draw) changeConfig(change func(c *config.Config)) {
 	}
 }
 
-// fitConfig raises and lowers drawn values until validation accepts them beside the others.
+// fitConfig adjusts drawn values until the whole configuration is valid.
 func (d *draw) fitConfig(c *config.Config) {
 	w, e, q := &c.Worker, &c.Executor, &c.MessageQueue.RabbitMQ
-	// Validation allows a fence margin so large that a worker has no time for a second heartbeat if the
-	// first gets no answer. Such a margin is never drawn: one silent connection would end all actions of
-	// the worker, which would be correct and would show nothing.
+	// Validation allows a fence margin so large that a worker has no time for a second heartbeat after an
+	// unanswered one. Such a margin is never drawn: one silent connection would end all actions of the
+	// worker, correctly and without showing anything.
 	room := w.Lease() - w.HeartbeatInterval - w.HeartbeatPause()
 	w.KillGrace, w.StatementTimeout = min(w.KillGrace, room/5), min(w.StatementTimeout, room/5)
 	w.FenceMargin = min(max(w.FenceMargin, roundUpToMillis(w.KillGrace+w.Lease()/100+w.StatementTimeout+config.ResultWindow)), room-2*w.StatementTimeout)
@@ -263,7 +263,7 @@ func (d *draw) fitConfig(c *config.Config) {
 	h.FailureRateUnhealthy = max(h.FailureRateUnhealthy, h.FailureRateDegraded)
 }
 
-// fitTime raises a retention time to the least that is allowed; 0, which means for ever, stays.
+// fitTime raises a retention time to the allowed minimum; 0, which means for ever, stays.
 func fitTime(d, least time.Duration) time.Duration {
 	if d == 0 {
 		return 0
@@ -271,12 +271,12 @@ func fitTime(d, least time.Duration) time.Duration {
 	return max(d, least)
 }
 
-// roundUpToMillis rounds up to whole milliseconds, the unit in files.
+// roundUpToMillis rounds up to whole milliseconds, the unit of scenario files.
 func roundUpToMillis(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// ownDispatchTimeout is the longest dispatch timeout that an action or a step of the workload sets.
+// ownDispatchTimeout is the longest dispatch timeout of an action or a step of the workload.
 func (d *draw) ownDispatchTimeout() (longest time.Duration) {
 	for _, a := range d.s.Actions {
 		longest = max(longest, a.DispatchTimeout)
@@ -287,8 +287,8 @@ func (d *draw) ownDispatchTimeout() (longest time.Duration) {
 	return longest
 }
 
-// writeConfig adds one edit with all keys that differ from the scenario's configuration, because the
-// keys are consistent only together.
+// writeConfig adds one edit with all keys that differ from the scenario's configuration, because the keys are
+// consistent only together.
 func (d *draw) writeConfig() {
 	before, whole := d.s.Config(d.profile), edit{}
 	values := make(map[string]string)
@@ -308,11 +308,11 @@ func (d *draw) writeConfig() {
 		}
 	}
 	if len(keys) > 0 {
-		d.edits = slices.Insert(d.edits, 0, whole) // comes first: an action's own deadline was drawn to fit the new configuration
+		d.edits = slices.Insert(d.edits, 0, whole) // first, because an action's own deadlines were drawn to fit the new configuration
 	}
 }
 
-// formatValue formats a value as in a scenario file.
+// formatValue formats a value for a scenario file.
 func formatValue(v reflect.Value) string {
 	switch value := v.Interface().(type) {
 	case time.Duration:

@@ -13,8 +13,8 @@ import (
 // mostFaults is the largest number of added faults.
 const mostFaults = 4
 
-// faultDimensions has two dimensions whose leaveOut is no plain form, but a second way to change
-// them: one adds faults at any time or close together, the other removes some either way.
+// faultDimensions has two dimensions whose leaveOut is not a plain form but a second way to change them: one
+// adds faults at any time or close together, the other removes some in both cases.
 func faultDimensions() []dimension {
 	return []dimension{
 		{leaveOut: shortFaults, exaggerate: otherLengths},
@@ -24,8 +24,8 @@ func faultDimensions() []dimension {
 	}
 }
 
-// setFaultDuration sets how long the i-th fault lasts, or after what time its processes restart. A fault with
-// neither ends by itself and stays as it is.
+// setFaultDuration sets the duration of the i-th fault, or the time until its processes restart. A fault with
+// neither ends by itself and stays unchanged.
 func (d *draw) setFaultDuration(i int, value func(was time.Duration) time.Duration) {
 	f := &d.s.Faults[i]
 	switch {
@@ -68,13 +68,12 @@ func otherMoments(d *draw) {
 	}
 }
 
-// faultSpan is the length of the time from the start of a run in which drawn faults begin.
+// faultSpan is the period from the start of a run in which drawn faults begin.
 func (d *draw) faultSpan() time.Duration {
 	return max(time.Minute, min(d.s.LastSubmission()+30*time.Second, d.longestDuration()))
 }
 
-// drawWhen draws when a fault begins: at a moment, or after the n-th event of a kind, perhaps with a
-// delay.
+// drawWhen draws the start of a fault: a time, or the n-th event of a kind, sometimes with a delay.
 func (d *draw) drawWhen(span time.Duration) string {
 	if d.oneIn(2) {
 		return "{at: " + yamlfile.Short(time.Duration(d.Choose(int(span/time.Millisecond)+1))*time.Millisecond) + "}"
@@ -100,12 +99,12 @@ func fewerFaults(d *draw) {
 	}
 }
 
-// drawableKinds lists the kinds that the simulated world has and that can be drawn.
+// drawableKinds lists the kinds of faults that can be drawn and simulated.
 func drawableKinds() []*fault.Kind {
 	return slices.DeleteFunc(fault.Kinds(), func(k *fault.Kind) bool { return k.Draw == nil || scenario.Lacks(k, scenario.Sim) != "" })
 }
 
-// drawFault draws a fault of any kind, as in a scenario file. It lasts at most so long.
+// drawFault draws a fault of any kind, in the syntax of scenario files. most is its longest duration.
 func (d *draw) drawFault(when string, most time.Duration) string {
 	kinds := drawableKinds()
 	k := kinds[d.Choose(len(kinds))]
@@ -131,8 +130,8 @@ func addedFaults(d *draw) {
 	}
 }
 
-// closeFaults adds faults that follow each other within a lease and strike one worker and one
-// executor, so that each meets the consequences of the one before.
+// closeFaults adds faults that follow each other within a lease and strike one worker and one executor, so
+// that each meets the effects of the one before.
 func closeFaults(d *draw) {
 	all := d.Cluster
 	if len(all.Workers) > 0 {

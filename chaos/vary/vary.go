@@ -1,20 +1,18 @@
-// Package vary draws variants of a scenario: it changes some of the configuration, the cluster, the
-// actions, the workload and the faults, and adds further faults. A scenario contains a situation
-// that its author thought of. Most mistakes that no scenario finds are in situations that nobody
-// thought of.
+// Package vary draws variants of a scenario: it changes some of the configuration, the cluster, the actions,
+// the workload and the faults, and adds faults. A scenario covers a situation that its author foresaw; most
+// defects that no scenario finds occur in other situations.
 //
-// A varied run is swarm testing (Groce, Zhang, Eide, Chen, Regehr, "Swarm Testing", 2012). A
-// dimension is a property that can change, such as the number of workers, or a group of related
-// settings. Each seed changes some dimensions and keeps the others as the scenario has them. A
-// changed dimension goes to its plain form (one executor, no failures) or is drawn from a wide
-// range with extremes. If every dimension changed a little in every run, they would hide what one
-// of them alone would show.
+// A varied run is swarm testing (Groce, Zhang, Eide, Chen, Regehr, "Swarm Testing", 2012). A dimension is a
+// property that can change, such as the number of workers, or a group of related settings. Each seed changes
+// some dimensions and keeps the others. A changed dimension takes its plain form (one executor, no failures)
+// or is drawn from a wide range with extremes. If every dimension changed a little in every run, the
+// dimensions would hide each other's effects.
 //
-// In one build, a draw depends only on the scenario's digest, the profile and the seed. A new
-// setting, kind of fault or dimension changes the draws of all seeds, unless it has draws of its own
-// (drawSeparately). The result is an ordinary scenario, made by edits of the file, so that everything that
-// works on scenarios works on it. What the scenario expects of its own situation (counts, situations
-// to be reached, error texts, alerts) is dropped; its list of invariants applies.
+// In one build, a draw depends only on the scenario's digest, the profile and the seed. A new setting, kind
+// of fault or dimension changes the draws of all seeds, unless it draws separately (drawSeparately). The
+// result is an ordinary scenario, made by editing the file, so that all tools for scenarios work with it.
+// Expectations about the original situation (counts, situations to be reached, error texts, alerts) are
+// dropped; the list of invariants applies.
 package vary
 
 import (
@@ -32,24 +30,22 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// MostSteps is how many steps of the simulation a varied run may take. The caller stops a longer run
-// there, and judges it by its events until then.
+// MostSteps is the number of simulation steps after which the caller stops a varied run and judges its events
+// so far.
 const MostSteps = 30_000
 
-// Varied is a scenario that was drawn around another one.
+// Varied is a variant of a scenario.
 type Varied struct {
-	// Scenario has the name, the file and the digest of the original scenario, so these don't tell
-	// it from the original. It has one profile and runs only in the simulator.
+	// Scenario has the name, file and digest of the original, so these do not distinguish the two. It has one
+	// profile and runs only in the simulator.
 	Scenario *scenario.Scenario
-	// Changes describes each change in a line.
+	// Changes describes each change in one line.
 	Changes []string
-	// Refused is how many drawn edits were left out because the scenario language does not allow
-	// them beside the others.
+	// Refused counts the drawn edits that were left out because they conflict with the others.
 	Refused int
 }
 
-// Of draws the varied scenario of a seed. It fails only if the original scenario can't be edited as
-// a file.
+// Of draws the variant for a seed. It fails only if the original scenario can't be edited as a file.
 func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
 	doc, err := scenario.Edit(s)
 	if err != nil {
@@ -67,11 +63,11 @@ func Of(s *scenario.Scenario, p config.Profile, seed uint64) (*Varied, error) {
 	return v, nil
 }
 
-// restrictScenario removes what the scenario expects of its own situation, and limits it to one profile and
-// to the simulator.
+// restrictScenario removes the expectations about the original situation, and restricts the scenario to one
+// profile and the simulator.
 func restrictScenario(doc *scenario.Document, s *scenario.Scenario, p config.Profile) {
 	e := s.Expect(p)
-	// If the scenario intends an action that no worker can run, the varied one must say so, too.
+	// If the scenario intends an action that no worker can run, its variant must say so too.
 	meant := slices.ContainsFunc(s.Profiles, func(p config.Profile) bool {
 		return slices.Contains(s.Expect(p).Sometimes, "no_workers_failed")
 	})
@@ -88,24 +84,24 @@ func restrictScenario(doc *scenario.Document, s *scenario.Scenario, p config.Pro
 	}
 }
 
-// draw is the draw of one seed.
+// draw is the state of drawing one variant.
 type draw struct {
 	*fault.Dice
 	s       *scenario.Scenario
 	profile config.Profile
-	// label says which draw this is: the scenario's digest, the profile and the seed.
+	// label identifies the draw: the scenario's digest, the profile and the seed.
 	label string
 	// config is the configuration drawn so far.
 	config config.Config
 	// workers are the workers drawn so far.
 	workers []scenario.Worker
-	// longest is the longest time that a run of an action takes, by the action's reference.
+	// longest maps an action to the longest duration of its runs.
 	longest map[string]time.Duration
 	edits   []edit
 }
 
-// edit is one change of the file. texts describe it, in a line for each changed thing; without texts
-// it is not reported.
+// edit is one change of the file. texts describe it, one line for each changed thing; an edit without texts
+// is not reported.
 type edit struct {
 	texts []string
 	make  func(doc *scenario.Document)
@@ -120,20 +116,20 @@ func newDraw(s *scenario.Scenario, p config.Profile, seed uint64) *draw {
 	for _, a := range s.Actions {
 		d.longest[a.Ref] = a.TakesMax
 	}
-	// A drawn fault must not name a worker that starts late: it may strike before.
+	// A drawn fault must not name a worker that starts late: it may strike earlier.
 	d.Cluster.Workers = slices.DeleteFunc(d.Cluster.Workers, func(name string) bool {
 		return slices.ContainsFunc(s.Cluster.Workers, func(w scenario.Worker) bool { return w.Name == name && w.Starts > 0 })
 	})
 	return d
 }
 
-// newChooser returns the draws of a label: numbers below what it is called with.
+// newChooser returns the random numbers of a label: a function that draws below its argument.
 func newChooser(label string) func(n int) int {
 	sum := sha256.Sum256([]byte(label))
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:]))).IntN
 }
 
-// drawSeparately calls a dimension with draws of its own, so that it shifts the draws of no other one.
+// drawSeparately calls a dimension with random numbers of its own, so that it shifts no other draws.
 func (d *draw) drawSeparately(label string, dimension func(*draw)) {
 	choose := d.Choose
 	d.Choose = newChooser(d.label + " " + label)
@@ -141,8 +137,8 @@ func (d *draw) drawSeparately(label string, dimension func(*draw)) {
 	d.Choose = choose
 }
 
-// dimension is a property that a seed keeps as it is, takes to a plain form (leaveOut) or draws from
-// a wide range (exaggerate). A nil leaveOut means that it has no plain form.
+// dimension is a property that a seed keeps, changes to a plain form (leaveOut) or draws from a wide range
+// (exaggerate). A nil leaveOut means that it has no plain form.
 type dimension struct {
 	leaveOut, exaggerate func(d *draw)
 }
@@ -150,8 +146,8 @@ type dimension struct {
 // drawDimensions draws every dimension. Later dimensions depend on the draws of earlier ones.
 func (d *draw) drawDimensions() {
 	dimensions := slices.Concat(configDimensions(), clusterDimensions(), actionDimensions(), workloadDimensions(), faultDimensions())
-	// The share of changed dimensions is drawn, too, from one to three fifths: few show effects more
-	// clearly, many make situations that nobody thought of. At least one changes.
+	// The share of changed dimensions is also drawn, from one to three fifths: few show effects more clearly,
+	// many make unforeseen situations. At least one changes.
 	changed := d.Number(1, 3)
 	sure := d.Choose(len(dimensions))
 	for i, dim := range dimensions {
@@ -168,16 +164,16 @@ func (d *draw) drawDimensions() {
 	d.extendSettle()
 }
 
-// oneIn is true in one of n draws.
+// oneIn reports true in one of n draws.
 func (d *draw) oneIn(n int) bool { return d.Choose(n) == 0 }
 
-// addEdit notes an edit with its description.
+// addEdit adds an edit with its description.
 func (d *draw) addEdit(make func(doc *scenario.Document), text string, args ...any) {
 	d.edits = append(d.edits, edit{[]string{fmt.Sprintf(text, args...)}, make})
 }
 
-// applyEdits makes all edits at once. If the scenario language refuses the result, it makes them one by
-// one, and leaves out each that is refused beside those before it.
+// applyEdits applies all edits at once. If the result is refused, it applies them one by one and leaves out
+// each that is refused after those before it.
 func (d *draw) applyEdits(doc *scenario.Document) (*Varied, error) {
 	v := &Varied{}
 	whole := doc.Clone()
@@ -218,16 +214,16 @@ func (d *draw) longestDuration() time.Duration {
 	return max(time.Minute, min(10*deadline, beats*d.config.Worker.HeartbeatInterval, passes*e.ReconcileInterval))
 }
 
-// In the longest duration that is drawn, all workers together send at most beatsOfAll heartbeats,
-// and all executors together make at most passesOfAll passes of their reconcilers. A heartbeat takes
-// about ten steps, a pass about fifteen.
+// Within longestDuration, all workers together send at most beatsOfAll heartbeats, and all executors together
+// make at most passesOfAll passes of their reconcilers. A heartbeat takes about ten steps, a pass about
+// fifteen.
 const (
 	beatsOfAll  = 400
 	passesOfAll = 280
 )
 
-// extendSettle gives the run enough time to do all of its work one execution after the other: an
-// overloaded worker is late, not stuck.
+// extendSettle gives the run enough time to do all of its work sequentially: an overloaded worker is late,
+// not stuck.
 func (d *draw) extendSettle() {
 	var work, longest time.Duration
 	retries := 0
@@ -246,7 +242,7 @@ func (d *draw) extendSettle() {
 	d.edits = append(d.edits, edit{make: func(doc *scenario.Document) { doc.Put(yamlfile.Short(within), "settle", "within") }})
 }
 
-// flowList writes numbers as a list.
+// flowList formats numbers as a YAML list.
 func flowList(numbers []int) string {
 	text := "["
 	for i, n := range numbers {

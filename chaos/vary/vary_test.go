@@ -18,8 +18,8 @@ func loadLibrary(t testing.TB) []*scenario.Scenario {
 	return all
 }
 
-// A draw is a function of the scenario, the profile and the seed, has the name and the digest of
-// its scenario, and demands no particular situation. Hardly any edit is refused.
+// A draw is a function of the scenario, the profile and the seed. It has the name and the digest of its
+// scenario, and demands no particular situation. Few edits are refused.
 func TestDrawIsValidAndReproducible(t *testing.T) {
 	refused, made := 0, 0
 	for i, s := range loadLibrary(t) {
@@ -37,12 +37,12 @@ func TestDrawIsValidAndReproducible(t *testing.T) {
 			t.Errorf("%s: %s, %v", s.Name, v.Scenario.Name, v.Scenario.Profiles)
 		}
 		if len(e.Executions)+len(e.Rows)+len(e.Texts) > 0 || e.Alerts.Any() {
-			t.Errorf("%s is still to end as it promises: %+v", s.Name, e)
+			t.Errorf("%s still has expectations of the original: %+v", s.Name, e)
 		}
 		refused, made = refused+v.Refused, made+len(v.Changes)
 	}
 	if refused*20 > made || made == 0 {
-		t.Errorf("%d edits made no sense, and %d did", refused, made)
+		t.Errorf("%d edits were refused, and %d were made", refused, made)
 	}
 }
 
@@ -55,7 +55,7 @@ func TestTwoSeedsDrawDifferently(t *testing.T) {
 	}
 }
 
-// Some draws have actions that fail with exit codes, declared ones and others, and others have none.
+// Some draws have actions that fail with exit codes, declared and undeclared, and other draws have none.
 func TestSomeDrawsHaveExitCodes(t *testing.T) {
 	s := loadLibrary(t)[0]
 	declared, others, without := 0, 0, 0

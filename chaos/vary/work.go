@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	// mostRetries is the largest number of retries that is drawn.
+	// mostRetries is the largest drawn number of retries.
 	mostRetries = 5
-	// mostMore is the largest factor by which a load grows, and mostExecutions the largest number
-	// of executions that a load may grow to.
+	// mostMore is the largest factor by which a load grows, and mostExecutions the largest size that it may
+	// grow to.
 	mostMore       = 3
 	mostExecutions = 40
 	// mostCopies is the largest number of times that a request is sent.
@@ -37,8 +37,8 @@ func shortRuns(d *draw) {
 	}
 }
 
-// otherRuns draws how long actions run, up to top. If the workers can't run all executions of an
-// action at once, each is shorter, so that all together do not take much longer than top.
+// otherRuns draws the durations of actions, up to longestDuration. If the workers can't run all executions of
+// an action at once, each is shorter, so that all together do not take much longer.
 func otherRuns(d *draw) {
 	slots := 0
 	for _, w := range d.workers {
@@ -65,8 +65,8 @@ func otherRuns(d *draw) {
 	}
 }
 
-// withoutOwnLimits removes the dispatch timeouts of actions and the limits of steps of the workload,
-// so that those of the configuration and of the actions apply.
+// withoutOwnLimits removes the dispatch timeouts of actions and the limits of workload steps, so that those
+// of the configuration and of the actions apply.
 func withoutOwnLimits(d *draw) {
 	for _, a := range d.s.Actions {
 		if a.DispatchTimeout > 0 {
@@ -84,10 +84,9 @@ func withoutOwnLimits(d *draw) {
 	}
 }
 
-// ownTimeouts draws timeouts and dispatch timeouts of actions and of steps of the workload. The
-// timeouts lie around the time that an action runs. The dispatch timeouts lie around that of the
-// configuration; with dead lettering, none exceeds the queue's time to live. Steps also get a number
-// of retries.
+// ownTimeouts draws timeouts and dispatch timeouts of actions and of workload steps. The timeouts lie around
+// the duration of the action, and the dispatch timeouts around the configured one. With dead lettering, no
+// dispatch timeout exceeds the queue's time to live. Steps also get a number of retries.
 func ownTimeouts(d *draw) {
 	for _, a := range d.s.Actions {
 		if d.oneIn(2) {
@@ -153,8 +152,7 @@ func moreFailures(d *draw) {
 	}
 }
 
-// exitCodes has actions fail with exit codes, of which some are declared to be failures for now, in
-// one of four seeds.
+// exitCodes makes actions fail with exit codes in one of four seeds. Some codes are declared as retriable.
 func exitCodes(d *draw) {
 	if !d.oneIn(4) {
 		return
@@ -164,7 +162,7 @@ func exitCodes(d *draw) {
 			continue
 		}
 		codes, declared := d.drawExitCodes(1, 5), d.drawExitCodes(0, 5)
-		// Some of the codes with which it fails are declared.
+		// Some of the codes that occur are declared.
 		for _, code := range codes {
 			if d.oneIn(2) && !slices.Contains(declared, code) {
 				declared = append(declared, code)
@@ -183,7 +181,7 @@ func exitCodes(d *draw) {
 	}
 }
 
-// drawExitCodes draws different exit codes: bounds, those around the multiples of 64, and those of the table.
+// drawExitCodes draws distinct exit codes: bounds, values around multiples of 64, and codes of the table.
 func (d *draw) drawExitCodes(least, most int) (codes []int) {
 	all := []int{1, 2, 63, 64, 65, 69, 75, 77, 111, 124, 127, 128, 191, 192, 254, 255}
 	for n := d.Number(least, most); n > 0; n-- {
@@ -215,13 +213,13 @@ func workloadDimensions() []dimension {
 	}
 }
 
-// usedAgain says that a later load sends the idempotency keys of the i-th load again. The two must
-// then match, so neither is changed.
+// usedAgain reports whether a later load repeats the idempotency keys of the i-th load. The two must match,
+// so neither is changed.
 func (d *draw) usedAgain(i int) bool {
 	return slices.ContainsFunc(d.s.Workload, func(l scenario.Load) bool { return l.Again == i+1 })
 }
 
-// eachLoad calls f with every load that may change: all that share no idempotency keys with another.
+// eachLoad calls f with every load that may change: all that share no idempotency keys with another load.
 func (d *draw) eachLoad(f func(i int, load *scenario.Load)) {
 	for i := range d.s.Workload {
 		load := &d.s.Workload[i]
@@ -238,9 +236,9 @@ func (d *draw) setCount(i int, load *scenario.Load, n int) {
 	d.addEdit(func(doc *scenario.Document) { doc.SetCount(i, n) }, "step %d of the workload submits %d instead of %d", i+1, n, load.Count)
 }
 
-// fewExecutions divides the counts of loads. The scenario language refuses a count that leaves too
-// few parents for the children, or that takes away an execution that a step cancels. Such an edit is
-// left out (applyEdits).
+// fewExecutions divides the counts of loads. The scenario language refuses a count that leaves too few
+// parents for the children, or that removes an execution that a step cancels. applyEdits leaves out such an
+// edit.
 func fewExecutions(d *draw) {
 	part := d.Number(2, 20)
 	for i := len(d.s.Workload) - 1; i >= 0; i-- { // children before their parents
@@ -305,7 +303,6 @@ func withoutPins(d *draw) {
 	})
 }
 
-// pinnedLoads pins loads to workers that can run them.
 func pinnedLoads(d *draw) {
 	d.eachLoad(func(i int, load *scenario.Load) {
 		runtime := ""
