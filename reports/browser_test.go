@@ -33,7 +33,7 @@ func findChromium(t *testing.T) string {
 	return ""
 }
 
-// loadPage loads a page and returns the document as its scripts left it.
+// loadPage loads a page and returns the document after its scripts ran.
 func loadPage(t *testing.T, browser, page string, more ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience())
@@ -54,8 +54,8 @@ func loadPage(t *testing.T, browser, page string, more ...string) string {
 	return string(out)
 }
 
-// drivePage loads a page with a script of a reader at its end, in a window of this size, and returns
-// the document.
+// drivePage loads a page with an appended script of a reader, in a window of this size, and returns the
+// document.
 func drivePage(t *testing.T, browser, page, script, fragment, size string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "index.html")
@@ -159,7 +159,7 @@ func TestPageWorksInBrowser(t *testing.T) {
 	}
 }
 
-// expectSeen fails for each text that is not in what the reader's script wrote into the document.
+// expectSeen fails for each text that is missing in the results of the reader's script.
 func expectSeen(t *testing.T, got string, want ...string) {
 	t.Helper()
 	_, seen, _ := strings.Cut(got, `data-seen="`)
@@ -173,7 +173,7 @@ func expectSeen(t *testing.T, got string, want ...string) {
 	}
 }
 
-// The reader who follows a link sees the moment that another reader saw.
+// A link leads to the moment at which it was copied.
 func TestEveryMomentHasLink(t *testing.T) {
 	browser := findChromium(t)
 	sweep, records := syntheticSweep()
@@ -197,8 +197,7 @@ setTimeout(() => { seen.address = location.hash; location.hash = id("events").qu
 	expectSeen(t, got, `"missing":"The run another-hardened-7 is not in this page. Open its own page."`, `"away":"another-hardened-7/run.html#run=another-hardened-7&event=9"`)
 }
 
-// The timeline and the state at the cursor are in the window together, however large the window is
-// of those that people use.
+// The timeline and the state at the cursor fit into the window together, at any common window size.
 func TestTimelineAndStateAreVisibleTogether(t *testing.T) {
 	browser := findChromium(t)
 	_, records := syntheticSweep()
@@ -216,7 +215,7 @@ document.body.dataset.seen = JSON.stringify(seen);`
 	expectSeen(t, got, `"wide":true`)
 }
 
-// The list of what led to a violation has the log lines of the moment, in their order.
+// The lead-up to a violation includes the log lines of the moment, in order.
 func TestCauseListShowsLogLines(t *testing.T) {
 	browser := findChromium(t)
 	var page bytes.Buffer
@@ -228,7 +227,6 @@ document.body.dataset.seen = JSON.stringify({rows: rows.length > 2, said: rows.f
 	expectSeen(t, got, `"rows":true`, `"said":-2`)
 }
 
-// The reader finds, filters and sorts scenarios, and asks the grid about a seed.
 func TestResultsAreFoundFilteredAndSorted(t *testing.T) {
 	browser := findChromium(t)
 	sweep, records := reports.Many(400)

@@ -13,15 +13,16 @@ import (
 	"handoff/core/execution"
 )
 
-// Describe describes one event in a line of plain English: when, which process or server, what.
+// Describe describes one event in a line of plain English: the time, the process or server, and the action.
 //
+//	12.402s  worker shell-1 (incarnation 3) claimed execution 7 at epoch 2: scheduled → running
 //	12.402s  worker shell-1 (incarnation 3) claimed execution 7 at epoch 2: scheduled → running
 func Describe(e *history.Event, workers map[execution.WorkerID]string) string {
 	t := newDescriber(workers)
 	return FormatTime(e.At) + "  " + t.subject(e) + " " + t.predicate(e)
 }
 
-// describer describes events. It knows the workers' names, by id and as names of processes.
+// describer describes events. named has the names of the workers' processes.
 type describer struct {
 	workers map[execution.WorkerID]string
 	named   map[string]bool
@@ -35,7 +36,7 @@ func newDescriber(workers map[execution.WorkerID]string) describer {
 	return t
 }
 
-// subject is the subject of the sentence; what is its predicate.
+// subject is the subject of the sentence, and predicate its predicate.
 func (d describer) subject(e *history.Event) string { return d.fillSentence(e, "who") }
 
 func (d describer) predicate(e *history.Event) string { return d.fillSentence(e, "what") }
@@ -63,13 +64,13 @@ var sentences = sync.OnceValue(func() *template.Template { //nolint:gochecknoglo
 	return all
 })
 
-// clause is what the templates of kindRows may name: the fields of an event, and the words below.
+// clause is the data of the templates of kindRows: the fields of an event, and the phrases below.
 type clause struct {
 	*history.Event
 	t describer
 }
 
-// Actor is the process, or someone else if it is not known.
+// Actor is the process, or otherwise if it is unknown.
 func (c clause) Actor(otherwise string) string { return c.t.processOr(c.Process, otherwise) }
 
 // Author is the part or the worker that wrote.
@@ -78,31 +79,31 @@ func (c clause) Author() string { return c.t.describeWriter(c.Event) }
 // Owner is the worker.
 func (c clause) Owner() string { return c.t.describeWorker(c.Worker, c.Incarnation) }
 
-// QueueName is the queue in words.
+// QueueName describes the queue.
 func (c clause) QueueName() string { return c.t.describeQueue(c.Queue) }
 
-// Letter is the message.
+// Letter describes the message.
 func (c clause) Letter() string { return c.t.describeMessage(c.Event) }
 
-// Many is the count of something.
+// Many is the count with its noun.
 func (c clause) Many(noun string) string { return plural(c.Count, noun) }
 
 // Moment is Due as a time of the run.
 func (c clause) Moment() string { return FormatTime(c.Due) }
 
-// Log is a line of a log.
+// Log is the logged line, with the names of queue owners.
 func (c clause) Log() string { return c.t.nameQueueOwners(c.Text) }
 
-// Because is the reason, if there is one.
+// Because is the phrase with the reason, if there is one.
 func (c clause) Because() string { return becauseOf(c.Reason) }
 
-// Touched is what a fault made a difference to.
+// Touched names what a fault affected.
 func (c clause) Touched() string { return c.t.touchedText(c.Event) }
 
-// Change is a change of status.
+// Change describes a change of status.
 func (c clause) Change() string { return c.t.describeTransition(c.Event) }
 
-// Write is what a refused write was to do.
+// Write is the verb of a refused write.
 func (c clause) Write() string {
 	switch c.To {
 	case execution.Running:
@@ -114,8 +115,8 @@ func (c clause) Write() string {
 	}
 }
 
-// describeTransition describes a change of status with a verb, so that a reader need not know the table of
-// statuses, and with the statuses, so that a reader who does can check.
+// describeTransition describes a change of status with a verb, for readers who don't know the table of
+// statuses, and with the statuses, for those who do.
 func (d describer) describeTransition(e *history.Event) string {
 	owner := d.describeWorker(e.Worker, e.Incarnation)
 	x := fmt.Sprintf("execution %d", e.Execution)
@@ -159,7 +160,7 @@ func (d describer) describeTransition(e *history.Event) string {
 	return s
 }
 
-// describeMessage names a message by its subject and by its number, which distinguishes copies.
+// describeMessage names a message by its type and its number, which distinguishes copies.
 func (d describer) describeMessage(e *history.Event) string {
 	name := messageType(e.Type)
 	if name == "" {
@@ -179,7 +180,7 @@ func (d describer) describeWriter(e *history.Event) string {
 	switch e.By {
 	case execution.Worker:
 	case execution.API:
-		return partName(e.By) // the process that called it is irrelevant
+		return partName(e.By) // its process is irrelevant
 	default:
 		return partName(e.By) + prefixName(" of ", e.Process)
 	}
@@ -204,7 +205,7 @@ func (d describer) describeWorker(id execution.WorkerID, incarnation execution.I
 	return fmt.Sprintf("worker %s (incarnation %d)", d.workerName(id), incarnation)
 }
 
-// workerName is a worker's name, or its number if it has none.
+// workerName is a worker's name, or its number if unnamed.
 func (d describer) workerName(id execution.WorkerID) string {
 	if name := d.workers[id]; name != "" {
 		return name
@@ -222,8 +223,8 @@ func (d describer) processOr(process, otherwise string) string {
 	return process
 }
 
-// describeQueue names a queue and, for a worker's queue, the worker: with "worker.3.executions" alone a
-// reader would have to look the number up.
+// describeQueue names a queue and, for a worker's queue, the worker, so that readers of "worker.3.executions"
+// need not look up the number.
 func (d describer) describeQueue(name string) string {
 	worker, what := d.queueOwner(name)
 	switch {
@@ -237,11 +238,11 @@ func (d describer) describeQueue(name string) string {
 	return "queue " + name
 }
 
-// workerQueue is the name of a worker's queue: with the number of the worker, and what is in it.
+// workerQueue matches the name of a worker's queue: the number of the worker, and the content of the queue.
 var workerQueue = regexp.MustCompile(`\bworker\.(\d+)\.(executions|cancels)\b`)
 
-// queueOwner is the name of the worker that owns a queue, and what is in the queue; empty for a queue
-// of others.
+// queueOwner returns the name of the worker that owns a queue, and the content of the queue; empty for other
+// queues.
 func (d describer) queueOwner(queue string) (worker, what string) {
 	m := workerQueue.FindStringSubmatch(queue)
 	if len(m) == 0 || m[0] != queue {
@@ -276,7 +277,7 @@ func (d describer) touchedText(e *history.Event) string {
 	return prefixName(" for ", e.Process)
 }
 
-// prefixName puts words in front of a name; without a name there are none.
+// prefixName puts words in front of a name; it is empty without a name.
 func prefixName(words, name string) string {
 	if name == "" {
 		return ""

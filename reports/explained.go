@@ -11,10 +11,10 @@ import (
 	"handoff/core/execution"
 )
 
-// This file puts into words why a run failed: for the terminal, and for the page of the run.
+// This file explains in words why a run failed, for the terminal and for the page of the run.
 
-// CounterpartLines describe a counterpart beside the failing run, in at most fifteen lines for four
-// differences: what both are, what they begin with, where they first differ, and how they end.
+// CounterpartLines describes a counterpart of the failing run, in at most fifteen lines for four differences:
+// both runs, their common beginning, their first differences, and their ends.
 func CounterpartLines(r *verdict.Record, v *verdict.Violation, c *explain.Counterpart) []string {
 	lines := []string{
 		"here    " + runLabel(r) + ": fails",
@@ -29,12 +29,12 @@ func CounterpartLines(r *verdict.Record, v *verdict.Violation, c *explain.Counte
 		"        there  "+briefLine(c.Ends))
 }
 
-// OtherCounterpart says in one line what a further counterpart is, and how it ends.
+// OtherCounterpart describes a further counterpart and its end in one line.
 func OtherCounterpart(c *explain.Counterpart) string {
 	return "same " + c.Change + ": it " + briefLine(c.Ends)
 }
 
-// counterpartResult says whether a counterpart of a violation has the same failure.
+// counterpartResult describes whether a counterpart has the same failure.
 func counterpartResult(v *verdict.Violation, c *explain.Counterpart) string {
 	switch {
 	case !c.Passes:
@@ -47,7 +47,7 @@ func counterpartResult(v *verdict.Violation, c *explain.Counterpart) string {
 	return "the rule is kept"
 }
 
-// DifferenceLines describe where two runs went different ways. here and there name their workers.
+// DifferenceLines describes where two runs diverge. here and there name their workers.
 func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]string) (lines []string) {
 	switch {
 	case d.Equal():
@@ -84,7 +84,7 @@ func DifferenceLines(d *explain.Difference, here, there map[execution.WorkerID]s
 	return lines
 }
 
-// exceptActs excepts an act of the mutant from the common beginning: it has no counterpart.
+// exceptActs excludes an act of the mutant, which has no counterpart, from the common beginning.
 func exceptActs(d *explain.Difference) string {
 	if d.Act != nil && d.Act.At <= d.Until {
 		return "apart from what the mutant did, "
@@ -92,7 +92,8 @@ func exceptActs(d *explain.Difference) string {
 	return ""
 }
 
-// onlyTimes says that the same events follow the common beginning, apart from times and processes.
+// onlyTimes notes that the common beginning is followed by the same events at other times or in other
+// processes.
 func onlyTimes(d *explain.Difference) string {
 	if len(d.Pairs) == 0 {
 		return ""
@@ -124,10 +125,10 @@ func unshownText(d *explain.Difference) string {
 	return strings.Join(parts, ", and ")
 }
 
-// mostBrief is the greatest length of a line's sentence.
+// mostBrief is the maximum length of a line's sentence.
 const mostBrief = 220
 
-// briefLine is the first line of a text, cut where it gets too long.
+// briefLine is the first line of a text, truncated to mostBrief.
 func briefLine(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
 	if runes := []rune(text); len(runes) > mostBrief {
@@ -136,7 +137,7 @@ func briefLine(text string) string {
 	return text
 }
 
-// NeedLines say which faults a failure needed.
+// NeedLines lists the faults that a failure needed, and the others.
 func NeedLines(x *explain.Explanation) (lines []string) {
 	if len(x.Faults) == 0 {
 		return nil
@@ -155,10 +156,10 @@ func NeedLines(x *explain.Explanation) (lines []string) {
 	return lines
 }
 
-// shifts says what faults have to do with errors that attempts draw.
+// shifts explains the effect of faults on errors that attempts draw.
 const shifts = "Faults only change which attempts there are, and so which of them draw an error"
 
-// needText sums up which faults were needed.
+// needText summarizes which faults were needed.
 func needText(x *explain.Explanation) string {
 	if x.Own > 0 {
 		return "none is a cause: " + ownText(x) + ". " + shifts
@@ -203,7 +204,7 @@ func needText(x *explain.Explanation) string {
 	return text
 }
 
-// ownText says that an action failed by itself in every attempt.
+// ownText states that an action failed by itself in every attempt.
 func ownText(x *explain.Explanation) string {
 	attempts := "its only attempt"
 	if x.Own > 1 {
@@ -212,7 +213,7 @@ func ownText(x *explain.Explanation) string {
 	return fmt.Sprintf("the action of execution %d failed by an error of its own in %s", x.Execution, attempts)
 }
 
-// missText says that executions miss the expectation.
+// missText states that executions miss the expectation.
 func missText(list []execution.ID) string {
 	if len(list) == 1 {
 		return verdict.Named(list) + " misses the expectation"
@@ -220,7 +221,7 @@ func missText(list []execution.ID) string {
 	return verdict.Named(list) + " miss the expectation"
 }
 
-// neededNote says of a needed fault that another one does the same harm if only this one is left out.
+// neededNote notes that without this needed fault alone, another one does the same harm.
 func neededNote(f explain.Need) string {
 	if f.Alone {
 		return ""
@@ -228,7 +229,7 @@ func neededNote(f explain.Need) string {
 	return " (if only this one is left out, another fault does the same harm)"
 }
 
-// unneededNote says of a fault that was not needed what it did.
+// unneededNote notes the effect of a fault that was not needed.
 func unneededNote(f explain.Need) string {
 	switch {
 	case !f.Struck:

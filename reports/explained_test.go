@@ -13,7 +13,7 @@ import (
 	"handoff/reports"
 )
 
-// explained is a record with an explanation of everything.
+// explainedRecord returns a record with a complete explanation.
 func explainedRecord() *verdict.Record {
 	_, records := syntheticSweep()
 	r := records[0]
@@ -70,7 +70,7 @@ func pageOf(t *testing.T, r *verdict.Record) string {
 	return renderText(t, func(w io.Writer, _ *verdict.Sweep) error { return reports.WriteRun(w, r, "x") }, nil)
 }
 
-// The page of a run shows everything, escapes the texts of histories, and marks faults.
+// The page of a run shows the whole explanation, escapes the texts of histories, and marks faults.
 func TestRunPageExplainsFailure(t *testing.T) {
 	page := pageOf(t, explainedRecord())
 	for _, want := range []string{
@@ -88,11 +88,11 @@ func TestRunPageExplainsFailure(t *testing.T) {
 	plain := explainedRecord()
 	plain.Explained = nil
 	if page := pageOf(t, plain); strings.Contains(page, "Beside a run") {
-		t.Error("a run that was not explained is")
+		t.Error("a run without an explanation is explained")
 	}
 }
 
-// A mutant that acts before the runs differ is an exception from what is the same.
+// A mutant that acts before the runs differ is an exception to the common beginning.
 func TestMutantActBeforeDifferenceIsNamed(t *testing.T) {
 	d := *explainedRecord().Explained.Counterparts[0].Difference
 	act := *d.Act
@@ -103,8 +103,8 @@ func TestMutantActBeforeDifferenceIsNamed(t *testing.T) {
 	}
 }
 
-// A comparison with a run without some fault misleads if no fault was needed: it is folded, behind the
-// sentence that says so.
+// A comparison with a run without some fault misleads if no fault was needed, so it is folded after a
+// sentence about that.
 func TestPageReportsThatNoFaultWasNeeded(t *testing.T) {
 	const unneeded, folded = "No fault was needed for this failure", "<details><summary>Beside a run without this failure. The cause is not to be found there</summary>"
 	r := explainedRecord()
@@ -114,15 +114,15 @@ func TestPageReportsThatNoFaultWasNeeded(t *testing.T) {
 	r.Explained.Faults[0].Needed = false
 	r.Mutant = "x"
 	if page := pageOf(t, r); strings.Contains(page, unneeded) || strings.Contains(page, folded) {
-		t.Error("the run beside it lacks the mutant, and the page warns of it")
+		t.Error("the counterpart lacks the mutant, and the page warns about faults")
 	}
 	r.Mutant = ""
 	page := pageOf(t, r)
 	if at := strings.Index(page, unneeded); at < 0 || strings.Index(page, folded) < at {
-		t.Error("the page does not say that no fault was needed, or shows the comparison all the same")
+		t.Error("the page does not say that no fault was needed, or still shows the comparison")
 	}
 	if strings.Count(page, `id="h-why"`) != 1 || !strings.Contains(page, `<h2 class="small" id="h-why">The faults</h2>`) {
-		t.Error("the faults have not the heading that names the section")
+		t.Error("the faults lack the heading that names the section")
 	}
 	if !strings.Contains(page, "None was needed: the same rule is broken without any fault, too.") {
 		t.Error("the page does not say how the faults were judged")
@@ -139,7 +139,7 @@ func TestPageReportsThatNoFaultWasNeeded(t *testing.T) {
 	x.Own, x.Elsewhere, x.Faults[0].Elsewhere = 0, []execution.ID{8}, []execution.ID{8}
 	page = pageOf(t, r)
 	if strings.Contains(page, "The cause is not to be found there") {
-		t.Error("the cause of what another execution needs may be found in the comparison, and the page denies it")
+		t.Error("another execution needs a fault, and the page still rules out the comparison")
 	}
 	for _, want := range []string{
 		"No fault was needed for this failure of execution 7:", "But execution 8 misses the expectation only because of a fault.",
@@ -152,7 +152,7 @@ func TestPageReportsThatNoFaultWasNeeded(t *testing.T) {
 	}
 }
 
-// Faults are judged by the execution that is shown, and the words say so.
+// Faults are judged by the shown execution, and the text names it.
 func TestNeedLinesNameJudgedExecution(t *testing.T) {
 	x := explainedRecord().Explained
 	x.Execution = 25
@@ -170,7 +170,7 @@ func TestNeedLinesNameJudgedExecution(t *testing.T) {
 	}
 }
 
-// Errors of the action's own, and what other executions need, are told at the command line, too.
+// The terminal also names errors of the action itself, and faults that other executions need.
 func TestNeedLinesNameOwnErrorsAndOthers(t *testing.T) {
 	x := explainedRecord().Explained
 	x.Execution, x.Followed, x.Missed, x.Faults[0].Needed, x.Own = 7, true, true, false, 1
@@ -188,7 +188,7 @@ func TestNeedLinesNameOwnErrorsAndOthers(t *testing.T) {
 	}
 }
 
-// A counterpart may have another failure. The line about it says so.
+// A counterpart may have another failure, and its line describes it.
 func TestCounterpartLineDescribesItsResult(t *testing.T) {
 	r := explainedRecord()
 	c := &r.Explained.Counterparts[0]
@@ -207,8 +207,8 @@ func TestCounterpartLineDescribesItsResult(t *testing.T) {
 	}
 }
 
-// A run of another seed differs by chance in nearly everything. The page says so, and not that its
-// differences follow from one change.
+// A run of another seed differs by chance in nearly everything. The page warns about that instead of
+// attributing the differences to one change.
 func TestPageWarnsAboutDifferentSeed(t *testing.T) {
 	r := explainedRecord()
 	r.Explained.Counterparts[0].Anew = true
@@ -218,7 +218,6 @@ func TestPageWarnsAboutDifferentSeed(t *testing.T) {
 	}
 }
 
-// The heading says how the run beside the failing one fares.
 func TestHeadingDescribesCounterpartResult(t *testing.T) {
 	r := explainedRecord()
 	x, c := r.Explained, &r.Explained.Counterparts[0]
@@ -239,7 +238,7 @@ func TestHeadingDescribesCounterpartResult(t *testing.T) {
 	}
 }
 
-// Two runs number their executions apart. Where a pair shows that, the page says so.
+// Two runs number their executions separately. If a pair shows that, the page notes it.
 func TestPageNotesDifferentExecutionNumbers(t *testing.T) {
 	const numbers = "The same execution may have another number there."
 	r := explainedRecord()

@@ -9,47 +9,46 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Limits of the grid of seeds: its columns, its rows, and the seeds that a row names in words.
+// Limits of the grid of seeds: its columns, its rows, and the seeds that a row lists in words.
 const (
 	gridColumns = 100
 	gridRows    = 120
 	gridNamed   = 8
 )
 
-// grid says which seeds failed of each result that failed. A column is one seed, or a range of
-// seeds if there are too many for one each.
+// grid shows the failed seeds of each failed result. A column is one seed or, if there are too many, a range
+// of seeds.
 type grid struct {
 	First, Last uint64
-	// Each is the number of seeds of a column, and Columns the number of columns.
+	// Each is the number of seeds in a column, and Columns the number of columns.
 	Each    uint64
 	Columns int
 	// All is the row of all results together.
 	All  gridRow
 	Rows []gridRow
-	// LeftOut counts the failed results that are not listed.
+	// LeftOut counts the unlisted failed results.
 	LeftOut int
 }
 
-// gridRow is one result. Few, Some and Many are the columns in which runs failed, as SVG paths of
-// cells one wide and one high: in one run or at most a third of the worst column's, at most two
-// thirds, and more.
+// gridRow is one result. Few, Some and Many are the columns with failed runs, as SVG paths of cells one wide
+// and one high. Few has one failed run or at most a third of the worst column's; Some has at most two thirds.
 type gridRow struct {
 	Name, Case, Link string
-	// From and Width are the columns of the seeds that this result was to run.
+	// From and Width are the columns of the result's seeds.
 	From, Width     int
 	Few, Some, Many string
-	// Unknown is the first column about which nothing is known, because only so many seeds are kept;
-	// it is the number of columns if all is known.
+	// Unknown is the first column without data, because only so many seeds are kept; the number of columns if
+	// all is known.
 	Unknown int
-	// Failing counts the failed runs. Seeds says which, in words.
+	// Failing counts the failed runs. Seeds lists them in words.
 	Failing int
 	Seeds   string
-	// Reproduce is a command for one seed, which stands as SEED; empty if none is known.
+	// Reproduce is a command with SEED in place of the seed; empty if unknown.
 	Reproduce string
-	// Failed lists the failed seeds, for the script: the first, then the distances between them.
+	// Failed lists the failed seeds for the script: the first, then the distances between them.
 	Failed string
 
-	// Counts has the number of failed runs of each column.
+	// Counts has the number of failed runs in each column.
 	Counts []int
 	seeds  []uint64
 }
@@ -74,7 +73,7 @@ func newGrid(list []*verdict.Scenario, link func(*verdict.Scenario) string) *gri
 	if g.First == g.Last {
 		return nil
 	}
-	// Counted without the one more, which would overflow for the largest seeds.
+	// Without adding one first, which would overflow for the largest seeds.
 	g.Each = (g.Last-g.First)/gridColumns + 1
 	g.Columns = g.seedColumn(g.Last) + 1
 	g.All = gridRow{Name: "all results", Counts: make([]int, g.Columns), Width: g.Columns, Unknown: g.Columns}
@@ -96,7 +95,7 @@ func newGrid(list []*verdict.Scenario, link func(*verdict.Scenario) string) *gri
 	slices.Sort(g.All.seeds)
 	g.All.seeds = slices.Compact(g.All.seeds)
 	g.All.drawCells()
-	g.All.Failed = "" // only the rows are asked for it
+	g.All.Failed = "" // used for the rows only
 	return g
 }
 

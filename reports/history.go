@@ -18,19 +18,18 @@ const HistorySchema = 1
 type historyHeader struct {
 	Schema   int    `json:"schema"`
 	Scenario string `json:"scenario"`
-	// Profile points into the record that is written or read: reports pass its type on without
-	// knowing the configuration.
+	// Profile points into the record that is written or read, so that reports need not know its type.
 	Profile any                           `json:"profile"`
 	Seed    uint64                        `json:"seed"`
 	Mutant  string                        `json:"mutant"`
 	Workers map[execution.WorkerID]string `json:"workers"`
-	// Kinds are the kinds of events that the history records whenever they happen; left out: all.
+	// Kinds are the kinds of events that the history always records; left out: all.
 	Kinds []string `json:"kinds,omitempty"`
 	// TimeScale is the time scale of a run on real daemons.
 	TimeScale float64 `json:"time_scale,omitempty"`
 }
 
-// historyLine is every other line: one event.
+// historyLine is any other line: one event.
 type historyLine struct {
 	At          *int64                `json:"at_ns"`
 	Step        uint64                `json:"step,omitempty"`
@@ -133,8 +132,7 @@ func lineOf(e *history.Event) historyLine {
 	}
 }
 
-// faultIntervalsOf pairs the beginnings and ends of faults. A fault that never ended lasts until
-// the last event.
+// faultIntervalsOf pairs the starts and ends of faults. A fault without an end lasts until the last event.
 func faultIntervalsOf(events []history.Event) []verdict.FaultInterval {
 	var faultIntervals []verdict.FaultInterval
 	open := make(map[string][]int)

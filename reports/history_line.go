@@ -15,8 +15,8 @@ func newFieldProblem(name, message string, args ...any) fieldProblem {
 	return fieldProblem{name, yamlfile.Problem{Message: fmt.Sprintf(message, args...)}}
 }
 
-// checkFields validates the numbers and the lengths of the names of a line. Without a message, they are
-// valid.
+// checkFields validates the numbers and the lengths of the names in a line. A result without a message means
+// that they are valid.
 func (h *historyLine) checkFields() fieldProblem {
 	const day = int64(24 * time.Hour)
 	for _, n := range [...]struct {
@@ -77,7 +77,7 @@ func (h *historyLine) checkFields() fieldProblem {
 	return fieldProblem{}
 }
 
-// toEvent is the inverse of lineOf, except for the fields that names parses.
+// toEvent is the inverse of lineOf, except for the fields that parseNames parses.
 func (h *historyLine) toEvent() history.Event {
 	return history.Event{
 		At: time.Duration(*h.At), Step: h.Step,
@@ -88,8 +88,7 @@ func (h *historyLine) toEvent() history.Event {
 	}
 }
 
-// parseNames parses the enumerations of a line. It parses all of them, and returns the first unknown
-// one.
+// parseNames parses the enumerations of a line. It parses all of them, and returns the first unknown one.
 func (h *historyLine) parseNames(e *history.Event) (unknown fieldProblem) {
 	note := func(bad fieldProblem) {
 		if unknown.Message == "" {
@@ -113,7 +112,7 @@ func unknownName(name, value string, allowed []string) fieldProblem {
 	}}
 }
 
-// The names of the values of each enumeration, as a history has them. The zero values have none.
+// The names of the values of each enumeration in a history. The zero values have none.
 var ( //nolint:gochecknoglobals // constant lists
 	kindNames      = namesOf(history.Kind(history.Kinds))
 	statusNames    = namesOf(execution.Status(execution.Statuses))
@@ -143,7 +142,7 @@ func parseName[T ~uint8](name, value string, names []string, into *T) fieldProbl
 	return fieldProblem{}
 }
 
-// internNames keeps one copy of each name, as long as there are few.
+// internNames keeps one copy of each name, up to maxDistinct names.
 func (h *HistoryReader) internNames(e *history.Event) {
 	for _, s := range [...]*string{&e.Process, &e.Action, &e.Queue, &e.Fault} {
 		if *s == "" {
@@ -157,8 +156,7 @@ func (h *HistoryReader) internNames(e *history.Event) {
 	}
 }
 
-// limitDistinct limits the number of different things in a history, because each is kept in memory to the
-// end.
+// limitDistinct limits the number of distinct items in a history, because each is kept in memory to the end.
 func (h *HistoryReader) limitDistinct(e *history.Event) fieldProblem {
 	count := func(into map[string]bool, name, what, value string) fieldProblem {
 		if value != "" && !into[value] {

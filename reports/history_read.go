@@ -22,36 +22,35 @@ import (
 	"handoff/core/execution"
 )
 
-// Limits on a history. A file from elsewhere must not cost more than its own length, whatever
-// numbers and names it contains. Real histories stay far below.
+// Limits on a history. A file from elsewhere must not cost more than its length, whatever numbers and names
+// it contains. Real histories stay far below.
 const (
 	// MaxHistoryLine is the longest line, in bytes.
 	MaxHistoryLine = 1 << 20
-	// maxName limits a name in bytes, maxNames a list of processes or queues that a fault strikes.
+	// maxName limits a name in bytes, and maxNames a list of processes or queues that a fault strikes.
 	maxName  = 1024
 	maxNames = 1 << 16
-	// maxDistinct limits the number of different processes, actions, runtimes and incarnations of
-	// workers.
+	// maxDistinct limits the numbers of distinct processes, actions, runtimes and incarnations of workers.
 	maxDistinct = 10_000
-	// maxMoment limits every time, so that sums of a few times don't overflow. A time may be up to
-	// a day before the start, because a live run has several clocks.
+	// maxMoment limits every time, so that small sums of times don't overflow. A time may be up to a day
+	// before the start, because a live run has several clocks.
 	maxMoment = 10 * 366 * 24 * time.Hour
 	earliest  = -24 * time.Hour
-	// maxID limits the numbers of rows; it is the largest number that every reader of JSON keeps
-	// exactly. maxAmount limits counts.
+	// maxID limits the numbers of rows; it is the largest number that every JSON reader represents exactly.
+	// maxAmount limits counts.
 	maxID     = 1<<53 - 1
 	maxAmount = math.MaxInt32
 	// mostWarnings limits the number of warnings about a header.
 	mostWarnings = 20
 )
 
-// HistoryReader reads a history line by line. Its memory depends on the longest line and on the
-// number of different names, never on the length of the file.
+// HistoryReader reads a history line by line. Its memory depends on the longest line and on the number of
+// distinct names, never on the length of the file.
 //
-// It refuses, with file, line and column: a line that is longer than MaxHistoryLine or no JSON
-// object, text that is not UTF-8, unknown and duplicate fields, unknown names of enumerations (see
-// Next), and numbers, names and amounts beyond the limits above. Times need not ascend: the events
-// of a live run are in the order in which they happened, but several clocks date them.
+// It refuses the following with file, line and column: a line longer than MaxHistoryLine, a line that is no
+// JSON object, text that is not UTF-8, unknown and duplicate fields, unknown names of enumerations (see
+// Next), and values beyond the limits above. Times need not ascend: the events of a live run are in order,
+// but dated by several clocks.
 type HistoryReader struct {
 	file   string
 	lines  *bufio.Scanner
@@ -59,25 +58,25 @@ type HistoryReader struct {
 	record verdict.Record
 
 	names map[string]string
-	// processes, actions, runtimes and incarnations hold the different ones so far.
+	// processes, actions, runtimes and incarnations hold the distinct values so far.
 	processes, actions, runtimes map[string]bool
 	incarnations                 map[execution.Incarnation]bool
 	// warnings lists the kinds of events in the header that this program doesn't know.
 	warnings yamlfile.Errors
-	// skew is how far, according to the events, the database's clock was moved.
+	// skew is the sum of the steps of the database's clock so far.
 	skew time.Duration
 	// scratch is the line that is being read.
 	scratch historyLine
 }
 
-// NewHistoryReader reads the header of a history. Errors call it by the name in file.
+// NewHistoryReader reads the header of a history. Errors use file as its name.
 func NewHistoryReader(file string, r io.Reader) (*HistoryReader, error) {
 	h := &HistoryReader{
 		file: file, lines: bufio.NewScanner(r), names: make(map[string]string),
 		processes: make(map[string]bool), actions: make(map[string]bool), runtimes: make(map[string]bool),
 		incarnations: make(map[execution.Incarnation]bool),
 	}
-	// The scanner counts the line's end too.
+	// The scanner counts the newline too.
 	h.lines.Buffer(nil, MaxHistoryLine+1)
 	text, err := h.nextLine()
 	switch {
@@ -93,14 +92,14 @@ func NewHistoryReader(file string, r io.Reader) (*HistoryReader, error) {
 	return h, h.readHeader(text)
 }
 
-// Header is the content of the first line: a record without events.
+// Header returns the content of the first line: a record without events.
 func (h *HistoryReader) Header() *verdict.Record { return &h.record }
 
 // Warnings lists the kinds of events in the header that this program doesn't know.
 func (h *HistoryReader) Warnings() yamlfile.Errors { return h.warnings }
 
-// Next reads the next event into e. It returns io.EOF after the last one. After a
-// *history.UnknownWord, reading can go on; e then holds what could be read of the event.
+// Next reads the next event into e. It returns io.EOF after the last one. After a *history.UnknownWord,
+// reading can continue; e then holds the readable part of the event.
 func (h *HistoryReader) Next(e *history.Event) error {
 	text, err := h.nextLine()
 	if err != nil {
@@ -129,8 +128,8 @@ func (h *HistoryReader) Next(e *history.Event) error {
 	return nil
 }
 
-// ReadHistory reads a whole history that WriteHistory wrote. It computes FaultIntervals from the
-// events. Errors call the history by the name in file.
+// ReadHistory reads a whole history written by WriteHistory. It computes FaultIntervals from the events.
+// Errors use file as the name of the history.
 func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
 	h, err := NewHistoryReader(file, r)
 	if err != nil {
@@ -150,7 +149,7 @@ func ReadHistory(file string, r io.Reader) (*verdict.Record, error) {
 	}
 }
 
-// nextLine returns the next line that is not empty.
+// nextLine returns the next non-empty line.
 func (h *HistoryReader) nextLine() ([]byte, error) {
 	for h.lines.Scan() {
 		h.line++
@@ -176,13 +175,13 @@ func (h *HistoryReader) refuseAt(column int, message string) error {
 	return yamlfile.Problem{File: h.file, Line: h.line, Column: column, Message: message}
 }
 
-// fieldProblem is a problem with one field, by name.
+// fieldProblem is a problem with one named field.
 type fieldProblem struct {
 	name string
 	yamlfile.Problem
 }
 
-// refuseField refuses a field of a line that could be decoded.
+// refuseField refuses a field of a decoded line.
 func (h *HistoryReader) refuseField(text []byte, f fieldProblem) error {
 	p := f.Problem
 	p.File, p.Line, p.Column = h.file, h.line, keyColumn(text, f.name)
@@ -205,7 +204,7 @@ func keyColumn(object []byte, key string) int {
 	}
 }
 
-// runeColumn is the column of a byte of a line.
+// runeColumn is the column of a byte in a line.
 func runeColumn(text []byte, offset int) int {
 	return utf8.RuneCount(text[:min(max(offset, 0), len(text))]) + 1
 }
@@ -243,7 +242,7 @@ func (h *HistoryReader) readHeader(text []byte) error {
 	for _, name := range head.Kinds {
 		kind, err := history.ParseKind(clipQuotation(name))
 		if err != nil {
-			// A kind that this program doesn't know concerns no invariant.
+			// An unknown kind concerns no invariant.
 			var unknown yamlfile.Problem
 			if errors.As(h.refuseField(text, fieldProblem{"kinds", yamlfile.Problem{Message: err.Error(), Allowed: kindNames[1:]}}), &unknown) && len(h.warnings) < mostWarnings {
 				h.warnings = append(h.warnings, unknown)
@@ -258,7 +257,7 @@ func (h *HistoryReader) readHeader(text []byte) error {
 	return nil
 }
 
-// The fields of the first line and of the other lines, in their order.
+// The fields of the first line and of the other lines, in order.
 var (
 	headerFields = fieldsOf(reflect.TypeFor[historyHeader]()) //nolint:gochecknoglobals // a constant list
 	lineFields   = fieldsOf(reflect.TypeFor[historyLine]())   //nolint:gochecknoglobals // a constant list
@@ -272,8 +271,8 @@ func fieldsOf(t reflect.Type) (names []string) {
 	return names
 }
 
-// decodeLine decodes one line strictly: a misspelt key of an export must not be taken for a missing
-// field, and a duplicate must not hide the first value.
+// decodeLine decodes one line strictly: a misspelt key must not be mistaken for a missing field, and a
+// duplicate must not hide the first value.
 func (h *HistoryReader) decodeLine(text []byte, into any, known []string) error {
 	if start := len(text) - len(bytes.TrimLeft(text, " \t\r")); text[start] != '{' {
 		return h.refuseAt(runeColumn(text, start), fmt.Sprintf("a line of a history is a JSON object and begins with {, this one with %q", clipQuotation(string(text[start:]))))

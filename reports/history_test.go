@@ -43,15 +43,15 @@ func TestHistoryRoundTrip(t *testing.T) {
 	r := ttlRace()
 	r.TimeScale = 0.2
 	if back, text := roundTrip(t, r); back.TimeScale != r.TimeScale || !strings.Contains(text, `"time_scale":0.2}`) {
-		t.Errorf("the time scale came back as %v", back.TimeScale)
+		t.Errorf("the time scale is read as %v", back.TimeScale)
 	}
 	r.TimeScale = 0
 	back, text := roundTrip(t, r)
 	if !reflect.DeepEqual(back.Events, r.Events) || !reflect.DeepEqual(back.Workers, r.Workers) || !reflect.DeepEqual(back.FaultIntervals, r.FaultIntervals) {
-		t.Error("the story of the TTL race came back changed")
+		t.Error("the history of the TTL race changed")
 	}
 	if back.Scenario != r.Scenario || back.Profile != r.Profile || back.Seed != r.Seed || back.Mutant != r.Mutant {
-		t.Errorf("the header came back as %+v", back.Run)
+		t.Errorf("the header is read as %+v", back.Run)
 	}
 	want := `{"schema":1,"scenario":"ttl-race","profile":"documented","seed":41,"mutant":"unguarded-monitor","workers":{"1":"shell-1","2":"shell-2"}}`
 	if first, _, _ := strings.Cut(text, "\n"); first != want {
@@ -61,7 +61,7 @@ func TestHistoryRoundTrip(t *testing.T) {
 
 func TestHistoryKeepsEveryKindAndField(t *testing.T) {
 	r := &verdict.Record{Workers: map[execution.WorkerID]string{}}
-	// A field that everything leaves zero would not be tested.
+	// A field that fullEvent leaves zero would not be tested.
 	full := reflect.ValueOf(fullEvent(history.Created))
 	for i := range full.NumField() {
 		if full.Field(i).IsZero() {
@@ -95,7 +95,7 @@ func TestHistoryKeepsEveryKindAndField(t *testing.T) {
 	back, _ := roundTrip(t, r)
 	for i := range r.Events {
 		if back.Events[i] != r.Events[i] {
-			t.Fatalf("event %d came back as\n%+v, want\n%+v", i, back.Events[i], r.Events[i])
+			t.Fatalf("event %d is read as\n%+v, want\n%+v", i, back.Events[i], r.Events[i])
 		}
 	}
 }
@@ -198,7 +198,7 @@ func numberedLines(n int, line string) string {
 	return b.String()
 }
 
-// Times need not ascend: a live history is in the order of events, which several clocks date.
+// Times need not ascend: a live history is in the order of events, dated by several clocks.
 func TestReadHistoryAcceptsUnorderedTimes(t *testing.T) {
 	text := `{"schema":1,"scenario":"x","profile":"hardened","seed":1,"mutant":"","workers":{}}` +
 		"\r\n" + `{"at_ns":-5,"kind":"database_down"}` + "\r\n\n" + `{"at_ns":9,"kind":"database_up"}` + "\n" + `{"kind":"quiescent","at_ns":7}`
@@ -208,7 +208,7 @@ func TestReadHistoryAcceptsUnorderedTimes(t *testing.T) {
 	}
 }
 
-// Characters that a terminal would obey are escaped.
+// Characters that a terminal interprets are escaped.
 func TestPrintableEscapesTerminalControls(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain “ü” 日本": "plain “ü” 日本", "\x1b]0;x\a": `\x1b]0;x\a`, "a\u202eb": `a\u202eb`, "\u009b2J": `\u009b2J`,

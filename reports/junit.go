@@ -45,16 +45,16 @@ type junitProblem struct {
 	Text    string `xml:",cdata"`
 }
 
-// junitViolations limits the number of violations in one failure's text; result.json has all.
+// junitViolations is the maximum number of violations in one failure's text; result.json has all.
 const junitViolations = 20
 
 // WriteJUnit writes JUnit XML: a testsuite for each scenario, a testcase for each of its profiles.
 //
-// A run that proves nothing is reported as an error, not as skipped, because CI servers count
-// skipped tests as green. For the same reason an interrupted sweep adds a testcase of its own.
+// A run that proves nothing is an error, not skipped, because CI servers count skipped tests as green. For
+// the same reason an interrupted sweep adds its own testcase.
 //
-// Only testcases of the live world have a time: the same simulated runs give the same bytes,
-// however long they took and on however many machines. Their duration is in timing.json.
+// Only testcases of the live world have a time: the same simulated runs give the same bytes, whatever their
+// duration and number of machines. Their duration is in timing.json.
 func WriteJUnit(w io.Writer, s *verdict.Sweep) error {
 	all := &junitSuites{Name: "handoff chaos"}
 	var suite *junitSuite
@@ -112,7 +112,7 @@ func caseOf(sc *verdict.Scenario) *junitCase {
 	return c
 }
 
-// caseName is the profile, plus whatever else distinguishes two results of one scenario.
+// caseName is the profile, with whatever else distinguishes two results of one scenario.
 func caseName(sc *verdict.Scenario) string {
 	name := verdict.ProfileName(sc.Profile, sc.Strategy == verdict.Varied)
 	if sc.Mutant != "" {
@@ -150,7 +150,7 @@ func problemOf(sc *verdict.Scenario) *junitProblem {
 	}
 }
 
-// violationTitle is "invariant 2 (ownership)" or "expectation (stuck)".
+// violationTitle returns a title such as "invariant 2 (ownership)" or "expectation (stuck)".
 func violationTitle(v *verdict.Violation) string {
 	title := "expectation"
 	if v.Invariant > 0 {
@@ -162,7 +162,7 @@ func violationTitle(v *verdict.Violation) string {
 	return title
 }
 
-// liveSeconds is the duration of a live result in seconds; 0 for a simulated result.
+// liveSeconds is the duration of a live result in seconds; 0 for a simulated one.
 func liveSeconds(sc *verdict.Scenario) float64 {
 	if sc.World == string(scenario.Sim) {
 		return 0
@@ -177,8 +177,8 @@ func formatSeconds(s float64) string {
 	return fmt.Sprintf("%.3f", s)
 }
 
-// sanitizeText removes everything that XML 1.0 can't represent, escaped or not: control characters, which
-// an error text of the product can contain, the two non-characters, and invalid UTF-8.
+// sanitizeText removes everything that XML 1.0 can't represent, even escaped: control characters, which an
+// error text of the product may contain, the two non-characters, and invalid UTF-8.
 func sanitizeText(s string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

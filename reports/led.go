@@ -11,25 +11,25 @@ import (
 	"handoff/core/execution"
 )
 
-// ledViolations limits the violations of a run for which the page draws what led to them.
+// ledViolations is the maximum number of violations for which the page draws the events that led to them.
 const ledViolations = 5
 
-// leadUp is what led to one violation, for the page.
+// leadUp has the events that led to one violation, for the page.
 type leadUp struct {
-	// Violation is its index among the violations of the timeline.
+	// Violation is the index among the violations of the timeline.
 	Violation int `json:"violation"`
-	// Events are indexes of events in the record.
+	// Events are indexes of the record's events.
 	Events []int `json:"events"`
-	// Arrows lead from an earlier to a later event of them.
+	// Arrows connect earlier events to later ones.
 	Arrows [][2]int `json:"arrows"`
-	// Past is how many events its whole past has.
+	// Past is the number of events in its whole past.
 	Past int `json:"past"`
-	// Said are the indexes of the last lines in the logs of the processes, up to the violation, that
-	// tell of it: see logLinesAbout. They are for readers, and no evidence.
+	// Said are the indexes of the last log lines about the violation, up to it; see logLinesAbout. They are
+	// for readers and are no evidence.
 	Said []int `json:"said"`
 }
 
-// leadUpsTo finds what led to the first violations of a run.
+// leadUpsTo finds the events that led to the first violations of a run.
 func leadUpsTo(r *verdict.Record, violations []*verdict.Violation) []leadUp {
 	all := []leadUp{}
 	for i, v := range violations[:min(len(violations), ledViolations)] {
@@ -41,18 +41,18 @@ func leadUpsTo(r *verdict.Record, violations []*verdict.Violation) []leadUp {
 	return all
 }
 
-// Limits of the log lines about a violation: how many are listed with what led to it, and how
-// shortly before it a warning must be to be shown beside it. One that does not name the execution
-// must be of the same moment: most others are about something else.
+// Limits of the log lines about a violation: the number in the lead-up, and the longest time between a
+// warning and the violation for it to be shown with it. A warning that does not name the execution must be of
+// the same moment, because most others concern something else.
 const (
 	mostLogLines  = 6
 	warningWindow = 2 * time.Second
 	unnamedWindow = 5 * time.Millisecond
 )
 
-// logLinesAbout are the indexes of the last log lines that tell of a violation, since a time: those that
-// name its execution, and warnings of a process that its message names. Of lines with the same text
-// it is the last one.
+// logLinesAbout returns the indexes of the last log lines about a violation, since a time: lines that name
+// its execution, and warnings of a process that its message names. Of lines with the same text it returns the
+// last.
 func logLinesAbout(r *verdict.Record, v *verdict.Violation, since time.Duration) []int {
 	said, known := []int{}, make(map[string]bool)
 	for i := len(r.Events) - 1; i >= 0 && len(said) < mostLogLines; i-- {
@@ -69,17 +69,17 @@ func logLinesAbout(r *verdict.Record, v *verdict.Violation, since time.Duration)
 	return said
 }
 
-// namesExecution says that a log line names the execution of a violation.
+// namesExecution reports whether a log line names the execution of a violation.
 func namesExecution(e *history.Event, v *verdict.Violation) bool {
 	return v.Execution != 0 && strings.Contains(e.Text+" ", fmt.Sprintf(" execution=%d ", v.Execution))
 }
 
-// isWarning says that a log line is a warning or an error.
+// isWarning reports whether a log line is a warning or an error.
 func isWarning(e *history.Event) bool {
 	return strings.HasPrefix(e.Text, "WARN ") || strings.HasPrefix(e.Text, "ERROR ")
 }
 
-// lastWarningAbout is the last warning that tells of a violation, if it comes right before it; otherwise nil.
+// lastWarningAbout returns the last warning about a violation if it comes right before it; otherwise nil.
 func lastWarningAbout(r *verdict.Record, v *verdict.Violation, t describer) *whySide {
 	said := logLinesAbout(r, v, v.At-warningWindow)
 	for _, i := range slices.Backward(said) {
@@ -90,7 +90,7 @@ func lastWarningAbout(r *verdict.Record, v *verdict.Violation, t describer) *why
 	return nil
 }
 
-// cutNote says where what led to a violation was cut off.
+// cutNote notes where the lead-up to a violation was cut off.
 func cutNote(shown, past int) string {
 	if past <= shown {
 		return ""
@@ -98,8 +98,8 @@ func cutNote(shown, past int) string {
 	return fmt.Sprintf("These are the %d events of its past that are nearest to it; the whole past has %d.", shown, past)
 }
 
-// deadlines are the deadlines that judges and the core go by, as the events tell them: of each execution,
-// the end of the wait or of the run that began, and of each incarnation the end of its lease.
+// deadlines collects the deadlines that judges and the core apply, according to the events: for each
+// execution, the end of the wait or run that began, and for each incarnation, the end of its lease.
 type deadlines struct {
 	t describer
 	// Rows are [k, due, what, dispatches used] by execution.
@@ -116,7 +116,7 @@ func (d *deadlines) observeEvent(k int, e *history.Event) {
 	switch e.Kind {
 	case history.Transition:
 		what := ""
-		switch e.To { //nolint:exhaustive // the others wait for nothing
+		switch e.To { //nolint:exhaustive // other statuses have no deadline
 		case execution.Requested:
 			what = "not before"
 		case execution.Scheduled:
@@ -132,8 +132,7 @@ func (d *deadlines) observeEvent(k int, e *history.Event) {
 	}
 }
 
-// latestLeases keeps the latest points of each list, which are the ones around the violation in a failed
-// run.
+// latestLeases keeps the latest points of each list, which are around the violation in a failed run.
 func (d *deadlines) latestLeases(most int) map[string][]any {
 	for name, list := range d.Leases {
 		d.Leases[name] = list[max(0, len(list)-most):]
@@ -141,7 +140,7 @@ func (d *deadlines) latestLeases(most int) map[string][]any {
 	return d.Leases
 }
 
-// deadlinesOf is the deadlines of the executions that are drawn.
+// deadlinesOf returns the deadlines of the drawn executions.
 func (d *deadlines) deadlinesOf(shown []*rowLane) map[execution.ID][]any {
 	all := make(map[execution.ID][]any, len(shown))
 	for _, x := range shown {

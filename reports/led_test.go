@@ -13,8 +13,8 @@ import (
 	"handoff/reports"
 )
 
-// What a process warned of right before the violation is often decisive. It is shown beside the
-// violation, and the last lines that tell of it among what led to it.
+// A warning right before the violation is often decisive. It is shown with the violation, and the last log
+// lines about it are part of the lead-up.
 func TestViolationShowsRelatedLogLines(t *testing.T) {
 	r := explainedRecord()
 	v := &r.Violations[0]
@@ -71,7 +71,7 @@ func recordWithLog() *verdict.Record {
 	return r
 }
 
-// A page that can't show every event shows the log of the moment.
+// A page that can't show every event keeps the log lines about the violation.
 func TestLongPageKeepsRelatedLogLines(t *testing.T) {
 	r := recordWithLog()
 	v := &r.Violations[0]
@@ -84,7 +84,7 @@ func TestLongPageKeepsRelatedLogLines(t *testing.T) {
 	}
 }
 
-// The page of a whole sweep tells its first failure with the same care as the page of a run.
+// The page of a whole sweep shows the same log lines for its first failure as the page of a run.
 func TestHeadlineShowsRelatedLogLines(t *testing.T) {
 	sweep, records := syntheticSweep()
 	v, r := &sweep.Scenarios[0].Violations[0], records[0]
@@ -103,7 +103,7 @@ func TestHeadlineShowsRelatedLogLines(t *testing.T) {
 	}
 }
 
-// A queue's name has the number of its worker. Whoever reads it needs the worker's name.
+// A queue's name has the number of its worker; the page adds the worker's name.
 func TestQueuesAreDescribedWithTheirWorkers(t *testing.T) {
 	workers := map[execution.WorkerID]string{3: "shell-4"}
 	for _, c := range []struct {

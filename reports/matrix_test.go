@@ -10,7 +10,7 @@ import (
 	"handoff/reports"
 )
 
-// The page names the weak points: a mutant that nothing kills, one that a single scenario kills, a
+// The page names the weak points: a mutant that nothing kills, one that a single scenario kills, and a
 // scenario that kills nothing.
 func TestPageShowsMutantMatrix(t *testing.T) {
 	sweep, records := syntheticSweep()
@@ -22,7 +22,7 @@ func TestPageShowsMutantMatrix(t *testing.T) {
 		return b.String()
 	}
 	if strings.Contains(page(), `id="mutants"`) {
-		t.Error("a table of mutants that nobody asked for")
+		t.Error("a table of mutants that was not requested")
 	}
 	sweep.Matrix = &verdict.Matrix{
 		Mutants:   []verdict.MatrixMutant{{Name: "common", Expected: 1}, {Name: "lone", Expected: 2, Own: "two"}, {Name: "immortal", Expected: 3}},

@@ -7,8 +7,8 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Several processes act in one step: a worker publishes a hint, and an executor receives it. The
-// page names the process of which the violation speaks.
+// Several processes act in one step: a worker publishes a hint, and an executor receives it. The page names
+// the process in the violation's message.
 func TestViolationEventBelongsToNamedProcess(t *testing.T) {
 	events := []history.Event{
 		{Step: 6, Kind: history.Transition, Execution: 12, Process: "shell-2"},

@@ -15,9 +15,9 @@ type processLane struct {
 	Name string `json:"name"`
 	// Role is executor, worker, server or client.
 	Role string `json:"role"`
-	// Periods have the state as their name.
+	// Periods are named by the state.
 	Periods []period `json:"periods"`
-	// Lives are [from, k, state that the worker reports].
+	// Lives are [from, k, state that the worker reports, incarnation].
 	Lives []any   `json:"lives"`
 	Beats []int64 `json:"beats"`
 
@@ -69,14 +69,14 @@ func (p *processLanes) observeEvent(k int, e *history.Event) {
 	}
 }
 
-// nameOf is the process to which an event belongs, empty for none. A worker's reports are drawn on
-// its own lane, whichever process wrote them.
+// nameOf is the process of an event, empty for none. A worker's reports are drawn on its own lane, whichever
+// process wrote them.
 func (p *processLanes) nameOf(e *history.Event) string {
 	switch row := rowOf(e.Kind); {
 	case row.isServer():
 		return row.home
 	case row.class == ofFault:
-		return "" // faults have intervals of their own, and may name a link or a queue here
+		return "" // faults have intervals, and may name a link or a queue here
 	case row.home == homeWorker && p.t.workers[e.Worker] != "":
 		return p.t.workers[e.Worker]
 	}
@@ -128,7 +128,7 @@ func thinOut[T any](list []T, most int) []T {
 	return kept
 }
 
-// compareNatural compares names so that shell-2 comes before shell-10.
+// compareNatural orders names with shell-2 before shell-10.
 func compareNatural(a, b string) int {
 	return cmp.Or(cmp.Compare(strings.TrimRight(a, "0123456789"), strings.TrimRight(b, "0123456789")),
 		cmp.Compare(len(a), len(b)), cmp.Compare(a, b))

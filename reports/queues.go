@@ -17,10 +17,9 @@ type queueLane struct {
 	Most  int    `json:"most"`
 	// Points are [at, k, ready, unacknowledged], one for each change.
 	Points [][4]int64 `json:"points"`
-	// Stays are [from, received or -1, to, k, execution, outcome]: the messages of the executions
-	// that are drawn.
+	// Stays are [from, received or -1, to, k, execution, outcome]: the messages of the drawn executions.
 	Stays []any `json:"stays"`
-	// Marks are [at, k, what] for messages to which something unusual happened.
+	// Marks are [at, k, what] for unusual events of messages.
 	Marks []any `json:"marks"`
 
 	ready, unacked int
@@ -45,8 +44,7 @@ type queueLanes struct {
 	open   map[copyKey][]*stay
 }
 
-// copyKey identifies a message within a queue: a dead-lettered message keeps its number in the next
-// queue.
+// copyKey identifies a message within a queue: a dead-lettered message keeps its number in the next queue.
 type copyKey struct {
 	queue   string
 	message uint64
@@ -108,7 +106,7 @@ func (q *queueLanes) observeEvent(k int, e *history.Event) {
 	lane.addPoint(k, e.At)
 }
 
-// findCopy returns an open copy; received says whether the copy is with a consumer.
+// findCopy returns an open copy; received reports whether a consumer has it.
 func (q *queueLanes) findCopy(key copyKey, received bool) *stay {
 	for _, s := range q.open[key] {
 		if (s.received >= 0) == received {
@@ -118,8 +116,8 @@ func (q *queueLanes) findCopy(key copyKey, received bool) *stay {
 	return nil
 }
 
-// removeCopy removes a copy from its queue. An acknowledged or rejected copy was with a consumer, an
-// expired copy was not.
+// removeCopy removes a copy from its queue. An acknowledged or rejected copy was with a consumer, an expired
+// one was not.
 func (q *queueLanes) removeCopy(lane *queueLane, key copyKey, e *history.Event) {
 	received := e.Kind == history.Acked || e.Kind == history.Rejected
 	s := q.findCopy(key, received)
@@ -164,7 +162,7 @@ func (q *queueLanes) chooseLanes(b *builder, shown []*rowLane) (lanes []*queueLa
 	for _, l := range q.byName {
 		lanes = append(lanes, l)
 	}
-	// Keep the busiest, and then sort them in an order that does not depend on how busy they were.
+	// Keep the busiest, then sort them in an order independent of their activity.
 	slices.SortFunc(lanes, func(a, b *queueLane) int {
 		return cmp.Or(cmp.Compare(b.events, a.events), cmp.Compare(a.Name, b.Name))
 	})
@@ -204,7 +202,7 @@ func (q *queueLanes) chooseLanes(b *builder, shown []*rowLane) (lanes []*queueLa
 	return lanes, leftOut
 }
 
-// thinOutside drops points of a line that has too many, first outside the first view.
+// thinOutside thins out a line with too many points, mostly outside the first view.
 func (b *builder) thinOutside(points [][4]int64) [][4]int64 {
 	if len(points) <= b.lim.points {
 		return points

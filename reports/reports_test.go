@@ -24,7 +24,7 @@ import (
 	"handoff/reports"
 )
 
-var update = flag.Bool("update", false, "write testdata/result.golden.json anew")
+var update = flag.Bool("update", false, "rewrite testdata/result.golden.json")
 
 func renderText(t *testing.T, write func(io.Writer, *verdict.Sweep) error, s *verdict.Sweep) string {
 	t.Helper()
@@ -49,7 +49,7 @@ func TestResultMatchesGoldenFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("result.json changed. If that is meant, consider its schema number, and run go test ./reports -update.\n%s", got)
+		t.Errorf("result.json changed. If that is intended, consider its schema number, and run go test ./reports -update.\n%s", got)
 	}
 }
 
@@ -242,7 +242,7 @@ func TestPageIsReproducible(t *testing.T) {
 	}
 }
 
-// The page of a simulated verdict says how far to trust the models.
+// The page of a simulated verdict describes how far to trust the models.
 func TestPageListsModelDifferences(t *testing.T) {
 	sweep, _ := syntheticSweep()
 	for world, want := range map[string]int{"sim": 1, "live": 0} {
@@ -281,7 +281,7 @@ func TestPageExplainsEachVerdict(t *testing.T) {
 	}
 }
 
-// TestPageStaysSmall repeats the story until the full data would be too large for a browser.
+// TestPageStaysSmall repeats the history until the full data would be too large for a browser.
 func TestPageStaysSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second: make test has it")
@@ -370,7 +370,6 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestDescribeKnowsEveryKind fails for a new kind of event without a description.
 func TestDescribeKnowsEveryKind(t *testing.T) {
 	for k := history.NoKind + 1; int(k) < history.Kinds; k++ {
 		for _, e := range []history.Event{{Kind: k}, fullEvent(k)} {

@@ -16,9 +16,9 @@ type rowLane struct {
 	Chain execution.ID `json:"chain"`
 	// Retry is its number within the chain, 0 for the first row.
 	Retry int64 `json:"retry"`
-	// Periods have the status as their name, and the owner and the epoch.
+	// Periods are named by the status, and have the owner and the epoch.
 	Periods []period `json:"periods"`
-	// Actions have the worker as their name, and the outcome, which is empty if it never ended.
+	// Actions are named by the worker, and have the outcome, empty if never ended.
 	Actions  []period `json:"actions"`
 	Violated bool     `json:"violated"`
 
@@ -86,14 +86,14 @@ func (r *rowLanes) observeEvent(k int, e *history.Event) {
 	}
 }
 
-// enterStatus closes the period of the old status and begins that of the new status.
+// enterStatus closes the period of the old status and begins that of the new one.
 func (r *rowLane) enterStatus(k int, e *history.Event, owner string) {
 	r.closePeriod(e.At)
 	r.status, r.owner, r.epoch, r.since, r.k = e.To, owner, e.Epoch, e.At, k
 }
 
-// closePeriod ends the present period. Periods of zero length are kept, because the state at an event is
-// looked up by k, and many failures depend on a status that lasted no time.
+// closePeriod ends the current period. It keeps periods of zero length, because the state at an event is
+// found by k, and many failures depend on a status without duration.
 func (r *rowLane) closePeriod(at time.Duration) {
 	if r.status != execution.None {
 		r.Periods = append(r.Periods, period{r.since, at, r.k, r.status.String(), []any{r.owner, r.epoch}})
@@ -104,8 +104,8 @@ func (r *rowLane) closePeriod(at time.Duration) {
 const fewRows = 12
 
 // chooseLanes chooses the executions to draw, the most important first: the violated executions, their
-// chains, those in the causes, those with an unusual life, the others, and last those outside the
-// first view; within each group the nearest to the moment.
+// chains, those in the causes, those with an unusual life, the others, and last those outside the first view;
+// within each group the nearest to the moment.
 func (r *rowLanes) chooseLanes(b *builder, violations []*verdict.Violation) (lanes []*rowLane, leftOut int) {
 	named := make(map[execution.ID]bool)
 	chains := make(map[execution.ID]bool)
@@ -153,7 +153,7 @@ func (r *rowLanes) chooseLanes(b *builder, violations []*verdict.Violation) (lan
 		leftOut = len(lanes) - b.lim.executions
 		lanes = lanes[:b.lim.executions]
 	}
-	// The lanes drawn at once, and those drawn on demand, each in the order of their creation.
+	// The lanes drawn at first, and those drawn on demand, each in order of creation.
 	split := min(fewRows, len(lanes))
 	for _, part := range [][]*rowLane{lanes[:split], lanes[split:]} {
 		slices.SortStableFunc(part, func(x, y *rowLane) int {

@@ -22,7 +22,7 @@ import (
 
 const shareSeeds = 12
 
-// drawnRun is a run with mostly random fields.
+// drawnRun returns a run with mostly random fields.
 func drawnRun(t *rapid.T, seed uint64) *verdict.Run {
 	draw := rapid.IntRange(0, 3)
 	r := &verdict.Run{
@@ -48,7 +48,7 @@ func drawnRun(t *rapid.T, seed uint64) *verdict.Run {
 	return r
 }
 
-// sweepOf is the result of a sweep over some of the runs.
+// sweepOf returns the result of a sweep over some of the runs.
 func sweepOf(runs []*verdict.Run, part bool) (*verdict.Sweep, []*verdict.Record) {
 	sc := verdict.NewScenario(verdict.Scenario{Name: "s", World: "sim", Profile: config.Hardened}, verdict.Want{
 		Seeds: len(runs), Sometimes: []string{"parked"}, Texts: []string{"boom"}, Faults: true, Share: part,
@@ -95,8 +95,8 @@ func reportFiles(t *rapid.T, dir string) map[string]string {
 	return found
 }
 
-// The result has the same bytes however the runs were divided, and in whatever order, and however
-// often, the shares are given.
+// The result has the same bytes however the runs were divided, and in whatever order and number the shares
+// are given.
 func TestSharesMergeByteForByte(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes more than a second: make test has it")
@@ -148,14 +148,14 @@ func TestSharesMergeByteForByte(t *testing.T) {
 		if err := reports.Write(filepath.Join(home, "merged"), merged, records); err != nil {
 			t.Fatal(err)
 		}
-		// Results that no report file shows are equal too, such as the durations of detections.
+		// Results that no report file shows, such as the durations of detections, are also equal.
 		if want, got := one.Scenarios[0].Store(), merged.Scenarios[0].Store(); storedText(want) != storedText(got) {
 			t.Fatalf("one run\n%s\nmerged\n%s", storedText(want), storedText(got))
 		}
 		want, got := reportFiles(t, filepath.Join(home, "one")), reportFiles(t, filepath.Join(home, "merged"))
 		for name, text := range want {
 			if got[name] != text {
-				t.Fatalf("%s is another one:\n%s\nmerged:\n%s", name, clipText(text), clipText(got[name]))
+				t.Fatalf("%s differs:\n%s\nmerged:\n%s", name, clipText(text), clipText(got[name]))
 			}
 		}
 		if len(got) != len(want) {
@@ -164,7 +164,7 @@ func TestSharesMergeByteForByte(t *testing.T) {
 	})
 }
 
-// storedText is a result in the form of a file.
+// storedText returns a result in its file format.
 func storedText(s verdict.Stored) string {
 	text, err := json.Marshal(s)
 	return fmt.Sprint(string(text), err)
@@ -172,7 +172,7 @@ func storedText(s verdict.Stored) string {
 
 func clipText(text string) string { return text[:min(len(text), 4000)] }
 
-// writeTwoShares writes two shares of runs in which seed 3 fails, and returns the folder.
+// writeTwoShares writes two shares of runs, of which seed 3 fails, and returns the folder.
 func writeTwoShares(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -194,7 +194,7 @@ func writeTwoShares(t *testing.T) string {
 	return dir
 }
 
-// A file may be complete and still have content that this program never writes.
+// A complete file may still have content that this program never writes.
 func TestForgedShareIsRefused(t *testing.T) {
 	tests := []struct {
 		name string

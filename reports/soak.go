@@ -65,7 +65,7 @@ type soakCurve struct {
 	Name, Of, Last, Text, Class, Word string
 }
 
-// soakPlan draws when each part was struck.
+// soakPlan is the drawing of when each part was struck.
 type soakPlan struct {
 	Width, Height, Left, Right, Bottom float64
 	Rows                               []planRow
@@ -83,7 +83,7 @@ type planBar struct {
 	Class, Title        string
 }
 
-// soakChart is the chart of one figure, with a line for each process that has it.
+// soakChart is the chart of one figure, with a line for each process.
 type soakChart struct {
 	Name                       string
 	Width, Height, Left, Right float64
@@ -104,7 +104,7 @@ type chartTick struct {
 	Text string
 }
 
-// The sizes of the drawings, and the greatest number of points of a line.
+// The sizes of the drawings, and the maximum number of points in a line.
 const (
 	chartWidth  = 440.0
 	chartHeight = 170.0
@@ -326,7 +326,7 @@ func newSoakChart(r *soak.Result, name string, of []*soak.Curve, span time.Durat
 	return c
 }
 
-// chartWord sums up the results of a chart's lines.
+// chartWord summarizes the results of a chart's lines.
 func chartWord(of []*soak.Curve) (class, word string) {
 	class, word = "dim", "told"
 	for _, s := range of {
@@ -342,7 +342,7 @@ func chartWord(of []*soak.Curve) (class, word string) {
 	return class, word
 }
 
-// roundUp returns a round number that is not less than v and not 0.
+// roundUp returns a round number that is positive and at least v.
 func roundUp(v float64, unit string) float64 {
 	base := 10.0
 	if unit == "bytes" {

@@ -14,7 +14,7 @@ import (
 	"handoff/reports"
 )
 
-// soakResult is an hour in which the number of one worker's goroutines grows.
+// soakResult returns an hour in which the number of one worker's goroutines grows.
 func soakResult() *soak.Result {
 	plan := soak.Draw(7, time.Hour, soak.Default())
 	r := &soak.Result{
@@ -62,8 +62,8 @@ func soakResult() *soak.Result {
 	return r
 }
 
-// The page of a soak needs no other files, escapes quotations, stays small, and shows growing
-// figures and rules that were not judged.
+// The page of a soak needs no other files, escapes quotations, stays small, and shows growing figures and
+// unjudged rules.
 func TestSoakPageIsSelfContainedAndSmall(t *testing.T) {
 	var page bytes.Buffer
 	if err := reports.WriteSoak(&page, soakResult()); err != nil {

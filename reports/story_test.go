@@ -13,8 +13,8 @@ import (
 
 const reproduceTTL = "chaos run ttl-race --profile documented --seed 41 --mutant unguarded-monitor"
 
-// script writes a synthetic history: events may be written in any order of time, and are sorted and
-// numbered at the end.
+// script writes a synthetic history: events may be added in any order of time, and are sorted and numbered at
+// the end.
 type script struct {
 	events  []history.Event
 	message uint64
@@ -33,7 +33,7 @@ func (s *script) sortedEvents() []history.Event {
 	return s.events
 }
 
-// chainOf is the chain of an execution; the story has one retry: 31 follows 7.
+// chainOf returns the chain of an execution; the only retry is 31, of 7.
 func chainOf(id execution.ID) execution.ID {
 	if id == 31 {
 		return 7
@@ -70,7 +70,7 @@ func (s *script) addMessage(at time.Duration, queue string, id execution.ID, kin
 
 const ms = time.Millisecond
 
-// addDispatch takes an execution from its creation to a worker's queue; to is empty if no worker
+// addDispatch adds the events from an execution's creation to a worker's queue; to is empty if no worker
 // receives it.
 func (s *script) addDispatch(at time.Duration, id execution.ID, worker execution.WorkerID, to string) (scheduled time.Duration, message uint64) {
 	s.addEvent(at, history.Event{Kind: history.Created, Execution: id, Chain: id, To: execution.Requested, By: execution.API, Process: "load"})
@@ -96,9 +96,9 @@ func (s *script) addCompletion(at time.Duration, id execution.ID, worker executi
 	s.addEvent(at+15*ms, history.Event{Kind: history.Orchestrated, Execution: id, Chain: chainOf(id), From: execution.Completed, Process: "executor-1"})
 }
 
-// ttlRace is the story of a worker that is paused while executions wait for it. Execution 6 expires
-// and fails lawfully. Execution 7 is claimed when the worker comes back, and then failed by a
-// timeout monitor that doesn't check: the violation.
+// ttlRace returns the record of a worker that is paused while executions wait for it. Execution 6 expires and
+// fails lawfully. Execution 7 is claimed when the worker resumes, and then failed by a timeout monitor that
+// doesn't check: the violation.
 func ttlRace() *verdict.Record {
 	s := &script{}
 	for i, p := range []string{"executor-1", "shell-1", "shell-2", "load"} {
@@ -145,7 +145,7 @@ func ttlRace() *verdict.Record {
 
 const pause = "pause shell-1"
 
-// addRace is the part of the story about executions 6 and 7.
+// addRace adds the events of executions 6 and 7.
 func (s *script) addRace() {
 	s.addEvent(12*time.Second, history.Event{Kind: history.FaultBegan, Fault: pause, Process: "shell-1"})
 	s.addEvent(12*time.Second+ms, history.Event{Kind: history.ProcessPaused, Process: "shell-1"})
@@ -188,7 +188,7 @@ func (s *script) addRace() {
 	s.addCompletion(320300*ms, 31, 2, "shell-2")
 }
 
-// ttlViolation is a checker's finding about the unlawful write.
+// ttlViolation returns a checker's finding about the unlawful write.
 func ttlViolation(r *verdict.Record) verdict.Violation {
 	v := verdict.Violation{
 		Invariant: 2, Name: "ownership", Seed: 41, Execution: 7,
@@ -208,7 +208,7 @@ func ttlViolation(r *verdict.Record) verdict.Violation {
 	return v
 }
 
-// syntheticSweep is a sweep with every verdict, and the record of its first failure.
+// syntheticSweep returns a sweep with every verdict, and the record of its first failure.
 func syntheticSweep() (*verdict.Sweep, []*verdict.Record) {
 	record := ttlRace()
 	race := &verdict.Scenario{

@@ -9,12 +9,12 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// struckNames limits how many of those that a fault struck are named on its interval.
+// struckNames is the maximum number of targets that a fault interval names.
 const struckNames = 3
 
-// labelIntervals labels each fault interval with the fault and those whom it struck, for example
-// "kill one worker → shell-2". Names that the fault has already are not repeated. A fault without
-// evidence is labelled so, unless the history does not record evidence.
+// labelIntervals labels each fault interval with the fault and its targets, for example "kill one worker →
+// shell-2". It does not repeat names in the fault's own name. A fault without evidence is marked, unless the
+// history does not record evidence.
 func (b *builder) labelIntervals(intervals []verdict.FaultInterval) []string {
 	names := make([][]string, len(intervals))
 	touched := make([]bool, len(intervals))
@@ -51,8 +51,8 @@ func (b *builder) labelIntervals(intervals []verdict.FaultInterval) []string {
 	return labels
 }
 
-// intervalOf returns the index of the interval to which an event of a fault belongs: the last one
-// that had begun, because evidence may come after the end. It is -1 if there is none.
+// intervalOf returns the index of the interval of a fault's event: the last one begun, because evidence may
+// come after the end. It is -1 if there is none.
 func intervalOf(intervals []verdict.FaultInterval, e *history.Event) int {
 	at := -1
 	for i := range intervals {
@@ -63,7 +63,7 @@ func intervalOf(intervals []verdict.FaultInterval, e *history.Event) int {
 	return at
 }
 
-// namesStruck names those whom a fault struck, as its event tells.
+// namesStruck returns the targets of a fault in an event.
 func (b *builder) namesStruck(e *history.Event) []string {
 	switch {
 	case e.Process != "":
@@ -80,7 +80,7 @@ func (b *builder) namesStruck(e *history.Event) []string {
 	return nil
 }
 
-// containsName says whether a text has a name as a whole word: "shell-1" is not in "kill shell-12".
+// containsName reports whether a text has a name as a whole word: "shell-1" is not in "kill shell-12".
 func containsName(text, name string) bool {
 	part := func(r byte) bool {
 		return r == '-' || r == '_' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'

@@ -9,7 +9,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Limits of the summary: CI pages truncate a text that is too long, always at its end.
+// Limits of the summary: CI pages truncate a long text at its end.
 const (
 	summaryFailures = 10
 	summaryLines    = 4
@@ -41,7 +41,7 @@ func WriteSummary(w io.Writer, s *verdict.Sweep) error {
 	return nil
 }
 
-// verdictSign is a symbol for the verdict. It is always printed together with the word.
+// verdictSign is a symbol for the verdict, always printed together with the word.
 func verdictSign(v verdict.Verdict) string { return [...]string{"✔", "?", "✖"}[v] }
 
 // overallText summarizes a sweep in one sentence.
@@ -167,10 +167,10 @@ func markdownCell(s string) string {
 	return strings.NewReplacer("\n", " ", "\r", " ", "|", "\\|", "<", "&lt;", "*", "\\*", "`", "'").Replace(s)
 }
 
-// markdownCode makes a text safe between single backticks, which %#q puts around it.
+// markdownCode makes a text safe between single backticks, which %#q adds.
 func markdownCode(s string) string { return strings.NewReplacer("`", "'", "\n", " ").Replace(s) }
 
-// fencedBlock returns a code block whose fence does not occur in the text.
+// fencedBlock returns a code block with a fence that the text does not contain.
 func fencedBlock(s string) string {
 	fence := "```"
 	for strings.Contains(s, fence) {

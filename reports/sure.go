@@ -11,9 +11,9 @@ import (
 	"handoff/chaos/verdict/discovery"
 )
 
-// Sure says in one sentence what a sweep's verdict is worth: how many distinct situations its runs
-// showed, how many more twice as many seeds would show, and how often a run may fail; empty if
-// nothing was run. Situations are counted separately for each scenario and profile.
+// Sure describes in one sentence what a sweep's verdict is worth: how many distinct situations its runs
+// showed, how many more twice the seeds would show, and how often a run may fail; empty if nothing was run.
+// Situations are counted separately for each scenario and profile.
 func Sure(s *verdict.Sweep) string { return sureText(s.Scenarios) }
 
 func sureText(list []*verdict.Scenario) string {
@@ -41,10 +41,10 @@ func sureText(list []*verdict.Scenario) string {
 	return text + moreText(all) + "; " + failsText(failed, runs)
 }
 
-// judgedRuns is the number of runs that could have failed: those on which no checker gave up.
+// judgedRuns is the number of runs that could have failed: those that no checker gave up on.
 func judgedRuns(sc *verdict.Scenario) int { return max(sc.Failing, sc.Seeds-sc.GaveUp) }
 
-// moreText says what twice as many seeds would show, if there are enough for an estimate.
+// moreText describes what twice the seeds would show, if there are enough for an estimate.
 func moreText(all []discovery.Summary) string {
 	more, few := 0.0, true
 	for _, i := range all {
@@ -58,7 +58,7 @@ func moreText(all []discovery.Summary) string {
 	return fmt.Sprintf("; doubling the seeds would show %s more", formatFigure(more))
 }
 
-// failsText says what the number of failed runs, mostly none, implies for all possible runs.
+// failsText describes what the number of failed runs implies for all possible runs.
 func failsText(failed, runs int) string {
 	most := discovery.FailsAtMost(failed, runs)
 	than := "fewer than "
@@ -104,9 +104,10 @@ type situationsResult struct {
 	Twice    int  `json:"twice"`
 	Often    int  `json:"often"`
 	Capped   bool `json:"capped"`
-	// Coverage is the share of a run's situations that earlier runs have seen.
+	// Coverage is the share of a run's situations that earlier runs have shown.
 	Coverage float64 `json:"coverage"`
-	// More is how many new ones as many seeds again would show; left out if there are too few seeds.
+	// More is the number of new situations that the same number of further seeds would show; left out if
+	// there are too few seeds.
 	More *float64 `json:"more,omitempty"`
 }
 
@@ -122,30 +123,28 @@ func situationsOf(sc *verdict.Scenario) situationsResult {
 	return r
 }
 
-// roundTo keeps this many digits after the point: the last digits of a float differ between
-// processors.
+// roundTo keeps this many decimals: the last digits of a float differ between processors.
 func roundTo(x float64, digits int) float64 {
 	unit := math.Pow10(digits)
 	return math.Round(x*unit) / unit
 }
 
-// sureSection is the part of the page that says what a green result is worth.
+// sureSection is the part of the page about what a green result is worth.
 type sureSection struct {
 	Text string
-	// Rows are the results that more seeds would help most.
+	// Rows are the results that would gain most from more seeds.
 	Rows []sureRow
-	// LeftOut counts the others that more seeds would help.
+	// LeftOut counts the other results that would gain.
 	LeftOut int
 }
 
-// sureRow is one result.
 type sureRow struct {
 	Name, Case, Seeds, Distinct, Once, Coverage, More string
 
 	more float64
 }
 
-// sureRows is how many results are shown.
+// sureRows is the number of results shown.
 const sureRows = 12
 
 // newSureSection returns nil if there is nothing to show.
@@ -168,7 +167,7 @@ func newSureSection(list []*verdict.Scenario) *sureSection {
 	return s
 }
 
-// coverageText never says 100 %: no sample proves that nothing is left.
+// coverageText never shows 100 %: no sample proves completeness.
 func coverageText(share float64) string {
 	if share > 0.999 {
 		return "above 99.9 %"

@@ -10,8 +10,7 @@ import (
 	"handoff/reports"
 )
 
-// scenarioWithRuns is a scenario whose runs each showed one situation of their own and one that all runs
-// showed.
+// scenarioWithRuns returns a scenario whose runs each showed one unique situation and one common to all.
 func scenarioWithRuns(seeds, failing int) *verdict.Scenario {
 	sc := &verdict.Scenario{Name: "s", Profile: config.Hardened, Seeds: seeds, Failing: failing}
 	for seed := range uint64(seeds) {

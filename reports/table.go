@@ -11,40 +11,40 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// Limits of the table. Everything that is shown of a result has a limit, so that the page has one.
+// Limits of the table. Every shown part of a result has a limit, so that the page has one.
 const (
 	pageResults = 3000
 	cellReasons = 4
 	aboutText   = 300
 	reasonText  = 400
-	// tableText limits all descriptions and reasons, in bytes of HTML. After that a result has one
-	// short reason.
+	// tableText limits all descriptions and reasons, in bytes of HTML. Beyond it, a result has one short
+	// reason.
 	tableText = 1_000_000
 	shortText = 60
 )
 
-// table has a row for each scenario and a column for each profile, so that the profiles of a
-// scenario are side by side.
+// table has a row for each scenario and a column for each profile, so that the profiles of a scenario are
+// side by side.
 type table struct {
 	Columns []string
 	Rows    []tableRow
-	// LeftOut counts results that are not shown. They are those of the last rows, which passed.
+	// LeftOut counts the hidden results: those of the last rows, which passed.
 	LeftOut int
-	// Counts has the number of scenarios by their worst verdict.
+	// Pass, Inconclusive and Fail count the scenarios by their worst verdict.
 	Pass, Inconclusive, Fail int
 }
 
 // tableRow is one scenario.
 type tableRow struct {
 	Name, About string
-	// Verdict is the worst of its results. Rank is its number, Share the largest share of failed
-	// seeds in thousandths, and Executions the sum, for sorting.
+	// Verdict is the worst of its results. For sorting, Rank is its number, Share the largest share of failed
+	// seeds in thousandths, and Executions the sum.
 	Verdict    string
 	Rank       verdict.Verdict
 	Share      int
 	Executions int64
-	// Cells has one cell for each column. A cell is empty if there is no such result, and has several
-	// results if mutants are all that distinguishes them.
+	// Cells has one cell for each column. A cell is empty without a result, and has several results if they
+	// differ only in mutants.
 	Cells []tableCell
 }
 
@@ -57,14 +57,14 @@ type cellResult struct {
 	Sign, Verdict string
 	// Label distinguishes several results of a cell; empty for one.
 	Label string
-	// Seeds says how many runs there were, and how many of them failed.
+	// Seeds describes the number of runs and of failed ones.
 	Seeds string
 	// Link leads to the run of the smallest failing seed; empty if there is none.
 	Link     string
 	First    uint64
 	Why      []string
 	MoreWhys int
-	// Executions and Outcomes say how executions ended.
+	// Executions and Outcomes describe how executions ended.
 	Executions int64
 	Outcomes   string
 	World      string
@@ -137,8 +137,8 @@ func severalWorlds(list []*verdict.Scenario) bool {
 	return slices.ContainsFunc(list, func(sc *verdict.Scenario) bool { return sc.World != list[0].World })
 }
 
-// columnOf names the column of a result: its profile, and whatever else but the mutant
-// distinguishes two results of a scenario.
+// columnOf names the column of a result: its profile, and whatever else except the mutant distinguishes two
+// results of a scenario.
 func columnOf(sc *verdict.Scenario, worlds bool) string {
 	name := verdict.ProfileName(sc.Profile, sc.Strategy == verdict.Varied)
 	if worlds {
@@ -172,7 +172,7 @@ func newCellResult(sc *verdict.Scenario, link string) cellResult {
 	return r
 }
 
-// shortenReasons leaves one short reason.
+// shortenReasons keeps one short reason.
 func (c *cellResult) shortenReasons() {
 	if len(c.Why) > 0 {
 		c.MoreWhys += len(c.Why) - 1
@@ -182,7 +182,7 @@ func (c *cellResult) shortenReasons() {
 
 func htmlLength(s string) int { return len(template.HTMLEscapeString(s)) }
 
-// shortenText cuts a text that is longer than this many characters.
+// shortenText truncates a text to this many characters.
 func shortenText(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s

@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// limits restrict the data of one record in the page, so that the page opens at once for any run.
+// limits restrict the data of one record in the page, so that the page opens quickly for any run.
 // history.jsonl has everything.
 type limits struct {
 	events     int
@@ -21,11 +21,11 @@ type limits struct {
 	beats      int
 }
 
-// pageMicros is a time in the page's unit, which a JavaScript number represents exactly for centuries.
+// pageMicros is a time in the page's unit, which JavaScript numbers represent exactly for centuries.
 func pageMicros(d time.Duration) int64 { return d.Microseconds() }
 
-// timeline is one record as the page draws it. Times are in microseconds. "k" is an event's index
-// in the record: it orders two events of the same time, and identifies the state between them.
+// timeline is the data of one drawn record. Times are in microseconds. "k" is an event's index in the record:
+// it orders two events of the same time, and identifies the state between them.
 type timeline struct {
 	Label string `json:"-"`
 	// Key names the run in links.
@@ -43,7 +43,7 @@ type timeline struct {
 	// Who holds the subjects of sentences; events refer to them.
 	Who    []string `json:"who"`
 	Events []any    `json:"events"`
-	// Led is what led to the first violations. Dues and Leases are deadlines; see deadlines.
+	// Led has the events that led to the first violations. Dues and Leases are deadlines; see deadlines.
 	Led    []leadUp               `json:"led"`
 	Dues   map[execution.ID][]any `json:"dues"`
 	Leases map[string][]any       `json:"leases"`
@@ -61,7 +61,7 @@ type period struct {
 	more     []any
 }
 
-// MarshalJSON writes it as a list, which takes less of the page than an object.
+// MarshalJSON writes a list, which is shorter than an object.
 func (p period) MarshalJSON() ([]byte, error) {
 	return json.Marshal(append([]any{pageMicros(p.from), pageMicros(p.to), p.k, p.name}, p.more...))
 }
@@ -71,16 +71,16 @@ type violationMark struct {
 	Message   string       `json:"message"`
 	Execution execution.ID `json:"exec"`
 	At        int64        `json:"at"`
-	// K is the event at which it happened, or the last event before that.
+	// K is the event at which it happened, or the last event before it.
 	K int `json:"k"`
 }
 
 type intervalMark struct {
-	// Label is the fault with those whom it struck, as far as its name does not say.
+	// Label is the fault with those targets that its name omits.
 	Label string `json:"label"`
 	Begin int64  `json:"begin"`
 	End   int64  `json:"end"`
-	// Idle says that the failure did not need the fault.
+	// Idle reports whether the failure did not need the fault.
 	Idle bool `json:"idle,omitempty"`
 }
 
@@ -91,11 +91,11 @@ type builder struct {
 	t   describer
 	lim limits
 	end time.Duration
-	// moment is the time around which everything is chosen: the first violation, otherwise the end.
+	// moment is the center of the chosen data: the first violation, otherwise the end.
 	moment time.Duration
 	focus  [2]time.Duration
-	// close is the period just before the violation: a race is over in milliseconds, although its
-	// causes may be minutes old.
+	// close is the period just before the violation: a race takes milliseconds, although its causes may be
+	// minutes old.
 	close [2]time.Duration
 
 	processes processLanes
@@ -171,9 +171,8 @@ func (b *builder) markViolation(v *verdict.Violation) violationMark {
 	}
 }
 
-// chooseFocus chooses the part of the run that is shown first: from the beginning of the violated
-// execution or of the earliest known cause until shortly after the violation. A run without a
-// violation is shown completely.
+// chooseFocus chooses the part of the run that is shown first: from the start of the violated execution or of
+// the earliest known cause until shortly after the violation. A run without a violation is shown completely.
 func (b *builder) chooseFocus(violations []*verdict.Violation) {
 	b.moment, b.focus = b.end, [2]time.Duration{0, b.end}
 	b.close = b.focus
@@ -256,9 +255,9 @@ func (b *builder) writeEvents(out *timeline) {
 	out.EventsLeftOut = len(b.r.Events) - len(chosen)
 }
 
-// chooseEvents picks at most limits.events events: first what led to the violations, those of the violated executions and of
-// the faults, then those of the other executions that are drawn, then the rest; within each group
-// the nearest to the moment. Heartbeats come last, because the lanes show them as ticks.
+// chooseEvents picks at most limits.events events: first the lead-ups to the violations, the events of the
+// violated executions and of the faults, then those of the other drawn executions, then the rest; within each
+// group the nearest to the moment. Heartbeats come last, because the lanes show them as ticks.
 func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int {
 	wanted := make(map[execution.ID]bool)
 	for _, v := range out.Violations {
@@ -315,5 +314,5 @@ func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int
 	return ks
 }
 
-// eventClass is the look of events of a kind on the page.
+// eventClass is the style of events of a kind on the page.
 func eventClass(k history.Kind) string { return cmp.Or(rowOf(k).class, ofMessage) }

@@ -10,7 +10,7 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// whyPage is the part of a page that says why a run failed.
+// whyPage is the part of a page that explains why a run failed.
 type whyPage struct {
 	Title, Change, Same, More string
 	Acts                      []*whySide
@@ -18,10 +18,10 @@ type whyPage struct {
 	EndsHere                  string
 	EndsThere                 string
 	Others                    []string
-	// Unneeded says that no fault was needed, so that a run without one of them tells nothing about
-	// the cause, and is folded; otherwise it is empty.
+	// Unneeded states that no fault was needed, so that a run without one of them reveals nothing about the
+	// cause and is folded; otherwise it is empty.
 	Unneeded string
-	// Fold is what the folded comparison's title says of it.
+	// Fold is the note in the title of the folded comparison.
 	Fold       string
 	FaultsText string
 	Faults     []whyFault
@@ -33,7 +33,7 @@ type whyPair struct{ Here, There whySide }
 
 type whyFault struct{ Fault, Word, Note, Class string }
 
-// newWhy is nil for a record of which nothing is explained.
+// newWhy returns nil for a record without an explanation.
 func newWhy(r *verdict.Record) *whyPage {
 	x := r.Explained
 	if x == nil || len(x.Counterparts) == 0 || x.Counterparts[0].Difference == nil {
@@ -70,7 +70,7 @@ func newWhy(r *verdict.Record) *whyPage {
 	return p
 }
 
-// unneededText says that no fault was needed, and where the cause is instead.
+// unneededText states that no fault was needed, and where the cause is instead.
 func unneededText(x *explain.Explanation) string {
 	if x.Own > 0 {
 		return "No fault is a cause: " + ownText(x) + "."
@@ -86,7 +86,7 @@ func unneededText(x *explain.Explanation) string {
 	return text
 }
 
-// besideTitle says how the run beside the failing one fares.
+// besideTitle describes the result of the run compared with the failing one.
 func besideTitle(x *explain.Explanation, c *explain.Counterpart) string {
 	switch {
 	case !c.Passes:
@@ -101,7 +101,7 @@ func besideTitle(x *explain.Explanation, c *explain.Counterpart) string {
 	return "Beside a run without this failure"
 }
 
-// changeText says what differs in the run beside the failing one, and what both draw.
+// changeText describes what differs in the compared run, and what both draw.
 func changeText(c *explain.Counterpart) string {
 	if c.Anew {
 		return "The same " + c.Change + ". It draws other random numbers, so much differs by chance."
@@ -154,7 +154,7 @@ func (w *whyPage) addNeeds(x *explain.Explanation) {
 	}
 }
 
-// asSentence makes one of a line of the terminal, with a capital letter.
+// asSentence turns a terminal line into a sentence, with a capital letter and a full stop.
 func asSentence(line string) string {
 	if line == "" {
 		return ""
@@ -166,7 +166,7 @@ func asSentence(line string) string {
 	return line
 }
 
-// needOf says how a fault is marked in the timeline: whether the failure needed it, if that is known.
+// needOf returns the mark of a fault in the timeline: whether the failure needed it, if known.
 func needOf(x *explain.Explanation, fault string) (words string, idle bool) {
 	if x == nil {
 		return "", false

@@ -13,8 +13,8 @@ import (
 	"handoff/core/execution"
 )
 
-// The folder of a varied run says so, with and without a mutant: the run of the same seed as written
-// is another one.
+// The name of a varied run's folder marks it, with and without a mutant: the unvaried run of the same seed is
+// another one.
 func TestFolderNameMarksVariedRuns(t *testing.T) {
 	run := func(mutant string, varied []string) *verdict.Record {
 		return &verdict.Record{Run: verdict.Run{Scenario: "s", Profile: config.Hardened, Seed: 1, Mutant: mutant, Varied: varied, Panic: "boom"}}
@@ -33,7 +33,7 @@ func TestFolderNameMarksVariedRuns(t *testing.T) {
 	}
 }
 
-// A failure that concerns no execution leads to no execution's story, and to the timeline all the same.
+// A failure that concerns no execution links to the timeline, but to no execution's story.
 func TestOnlyExecutionFailuresLinkToStory(t *testing.T) {
 	for id, want := range map[execution.ID]bool{0: false, 7: true} {
 		v := verdict.Violation{Invariant: 15, Name: "alerts", Seed: 1, Execution: id}
@@ -52,7 +52,7 @@ func TestOnlyExecutionFailuresLinkToStory(t *testing.T) {
 	}
 }
 
-// A refused change that sets no status is told without one.
+// A refused change that sets no status is described without one.
 func TestRefusedWriteWithoutStatusNamesNone(t *testing.T) {
 	got := Describe(&history.Event{Kind: history.StaleWrite, By: execution.Reconciler, Process: "executor-2", Execution: 19, Epoch: 1}, nil)
 	if want := "tried to change execution 19 at epoch 1 and was refused"; !strings.Contains(got, want) {
@@ -60,7 +60,6 @@ func TestRefusedWriteWithoutStatusNamesNone(t *testing.T) {
 	}
 }
 
-// What a failure needed is told in whole sentences.
 func TestNeedTextIsWholeSentences(t *testing.T) {
 	two := []explain.Need{{Needed: true}, {Needed: true}}
 	for want, x := range map[string]*explain.Explanation{
@@ -74,7 +73,6 @@ func TestNeedTextIsWholeSentences(t *testing.T) {
 	}
 }
 
-// A build without a stamp has an unknown commit everywhere.
 func TestUnstampedBuildReportsUnknownCommit(t *testing.T) {
 	var page, summary strings.Builder
 	s := &verdict.Sweep{Go: "go1"}
