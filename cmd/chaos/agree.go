@@ -15,8 +15,8 @@ import (
 	"handoff/sim/explore"
 )
 
-// agreeSeeds is the number of simulated runs that are compared with a live run: a sweep, so that it
-// also reaches situations that only some runs reach. If it doesn't, manySeeds are tried.
+// agreeSeeds is the number of simulated runs that are compared with a live run: a sweep, so that it also
+// reaches rare situations. If it doesn't, manySeeds are tried.
 const (
 	agreeSeeds = 50
 	manySeeds  = 400
@@ -41,7 +41,7 @@ func (a *app) compareWorlds(ctx context.Context, targets []explore.Target, live 
 	return nil
 }
 
-// printAgreement prints the table, and how the worlds differ.
+// printAgreement prints the table, and the number of agreeing results.
 func (a *app) printAgreement(rows []verdict.Agreement) {
 	if len(rows) == 0 {
 		return
@@ -65,7 +65,7 @@ func (a *app) printAgreement(rows []verdict.Agreement) {
 	fmt.Fprintf(a.out, "the two worlds agree in %d of %s\n", len(rows)-differ, plural(len(rows), "result"))
 }
 
-// slowestDetections lists the slowest detections of both sides.
+// slowestDetections lists the slowest detections of both worlds.
 func slowestDetections(r *verdict.Agreement) string {
 	names := slices.Sorted(maps.Keys(r.Sim.Detection))
 	for name := range r.Live.Detection {

@@ -10,7 +10,7 @@ import (
 	"handoff/sim/explore"
 )
 
-// newLocator finds the file and the line of a violation.
+// newLocator returns a function that finds the file and the line of a violation.
 func newLocator(targets []explore.Target) func(*verdict.Scenario, *verdict.Violation) (string, int) {
 	files := make(map[string]*scenario.Scenario)
 	for _, t := range targets {
@@ -25,7 +25,7 @@ func newLocator(targets []explore.Target) func(*verdict.Scenario, *verdict.Viola
 	}
 }
 
-// inWorkspace is a path as GitHub knows it: from the root of the repository that it has checked out.
+// inWorkspace returns a path relative to the root of the repository that GitHub has checked out.
 func inWorkspace(path string) string {
 	workspace := os.Getenv("GITHUB_WORKSPACE")
 	if here, err := filepath.Abs(path); err == nil && workspace != "" {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// lineOf is the line of a text, from 1, in which a part of it begins.
+// lineOf returns the line of a text, from 1, in which a part of it begins.
 func lineOf(t *testing.T, text, part string) int {
 	t.Helper()
 	before, _, found := strings.Cut(text, part)
@@ -58,8 +58,8 @@ func TestAnnotationsGoToRequestedFile(t *testing.T) {
 	runChaos(t, append(args, "-", "--json", "-")...).expectOutput(t, 2, "--annotations is -, and so is --json or --junit")
 }
 
-// A broken invariant stands at the line that asks for it, also of a scenario of the library and of
-// merged shares.
+// A broken invariant is annotated at the line that demands it, also for scenarios of the library and merged
+// shares.
 func TestMergedSharesAreAnnotated(t *testing.T) {
 	t.Setenv("GITHUB_ACTIONS", "")
 	dir, _ := runShares(t, "run", "network-partition", "--seeds", "14", "--profile", "hardened", "--varied=never", "--mutant", "unguarded-claim", "--quiet")

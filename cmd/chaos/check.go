@@ -24,10 +24,9 @@ import (
 	"handoff/sim/explore"
 )
 
-// checkFlags are the flags of check.
 type checkFlags struct {
 	url, scenario, json string
-	// profile is empty for a history unless it was asked for: its header names one.
+	// profile is empty for a history unless given: its header names one.
 	profile string
 }
 
@@ -82,8 +81,8 @@ events, or because nothing happened that the rule judges.`,
 	return cmd
 }
 
-// checkHistory judges a file in the format of a report, or the folder of a failure. The file may come
-// from anywhere, so it is judged line by line and within a memory budget.
+// checkHistory judges a file in the format of a report, or the folder of a failure. The file may come from
+// anywhere, so it is judged line by line and within a memory budget.
 func (a *app) checkHistory(ctx context.Context, path string, f checkFlags) error {
 	from, err := openHistory(path, f.scenario != "")
 	if err != nil {
@@ -126,8 +125,8 @@ func (a *app) checkHistory(ctx context.Context, path string, f checkFlags) error
 }
 
 // recordedSettings returns the settings under which a history was written: its scenario's configuration and
-// expectations, under its profile, at its time scale. The scenario is the chosen one, else the one
-// beside the history, else the one of the library that the history names.
+// expectations, under its profile, at its time scale. The scenario is the chosen one, else the one in the
+// same folder, else the one of the library that the history names.
 func recordedSettings(rec *verdict.Record, chosen string, beside *scenario.Scenario, profile string) (audit.History, error) {
 	h := audit.History{Kinds: rec.Kinds}
 	if profile == "" {
@@ -138,8 +137,8 @@ func recordedSettings(rec *verdict.Record, chosen string, beside *scenario.Scena
 	}
 	if chosen == "" && beside == nil {
 		chosen = rec.Scenario
-		// Only names of the library are accepted: the name comes from the file, and a path would
-		// open any file that the history's author chose.
+		// Only names of the library are accepted: the name comes from the file, and a path would open any
+		// file that the history's author chose.
 		if chosen != "" && !slices.Contains(scenarios.Names(), chosen) {
 			h.Unconfigured, h.Config = true, config.Default(config.Profile(profile))
 			return h, nil
@@ -174,17 +173,17 @@ func recordedSettings(rec *verdict.Record, chosen string, beside *scenario.Scena
 	return h, nil
 }
 
-// historySource is a history to judge, and what stands beside it.
+// historySource is a history to judge, with the scenario of its folder.
 type historySource struct {
 	path string
 	file *os.File
-	// scenario is that of the folder, nil for a file alone.
+	// scenario is that of the folder, nil for a single file.
 	scenario *scenario.Scenario
 }
 
-// openHistory opens a history, or the one in the folder of a failure, and reads the scenario beside
-// it, unless alone says that another one was named. In a folder, which may come from anywhere, it
-// follows no link that leads out of it.
+// openHistory opens a history, or the one in the folder of a failure. It also reads the scenario of the
+// folder, unless alone is set because another one was named. In a folder, which may come from anywhere, it
+// follows no link that leads outside.
 func openHistory(path string, alone bool) (historySource, error) {
 	info, err := os.Stat(path)
 	if err == nil && info.IsDir() {
@@ -200,7 +199,7 @@ func openHistory(path string, alone bool) (historySource, error) {
 	}
 	root, err := os.OpenRoot(filepath.Dir(path))
 	if err != nil {
-		return from, nil //nolint:nilerr // whoever may read the file need not be able to read its folder
+		return from, nil //nolint:nilerr // the folder of a readable file may be unreadable
 	}
 	defer func() { _ = root.Close() }()
 	if err := from.readScenario(root, filepath.Dir(path)); err != nil {
@@ -230,7 +229,7 @@ func openFolder(path string, alone bool) (from historySource, err error) {
 	return from, nil
 }
 
-// readScenario reads the scenario of a folder, if it holds one: older reports wrote none.
+// readScenario reads the scenario of a folder, if present: older reports wrote none.
 func (h *historySource) readScenario(root *os.Root, path string) error {
 	file, err := root.Open(reports.ScenarioFile)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -252,8 +251,8 @@ func (h *historySource) readScenario(root *os.Root, path string) error {
 	return nil
 }
 
-// replayLine is the command that shows the run of a folder again; empty if there is none, because the
-// run was on real daemons, or this program lacks its mutant.
+// replayLine returns the command that replays the run of a folder. It is empty if the run was on real
+// daemons, or if this program lacks its mutant.
 func (h *historySource) replayLine(rec *verdict.Record, under config.Profile) string {
 	if h.scenario == nil || rec.TimeScale != 0 {
 		return ""

@@ -12,8 +12,7 @@ import (
 	"handoff/core/config"
 )
 
-// checkDatabaseURL refuses what is not the URL of a database. The parser's own message may contain the
-// password.
+// checkDatabaseURL refuses an invalid URL. The parser's own message may contain the password.
 func checkDatabaseURL(url string) error {
 	if _, err := pgx.ParseConfig(url); err != nil {
 		return usageError("--database-url is not the URL of a database: write it as postgres://USER:PASSWORD@HOST:5432/NAME")

@@ -24,8 +24,8 @@ func failingFolder(t *testing.T, args ...string) string {
 	return moved
 }
 
-// The folder of a failure holds all that it needs to be judged and replayed: also for a scenario that
-// no library has, and for a varied run, whose scenario was drawn.
+// The folder of a failure contains everything for judging and replaying it, even for a scenario outside the
+// library, or for a varied run with its drawn scenario.
 func TestFailureFolderIsJudgedAnywhere(t *testing.T) {
 	skipInMakeCheck(t)
 	text, err := os.ReadFile("../../scenarios/order/network-partition.yaml")
@@ -66,7 +66,7 @@ func TestFailureFolderIsJudgedAnywhere(t *testing.T) {
 	}
 }
 
-// A folder from elsewhere names no other files, and what does not fit in it is refused.
+// A folder from elsewhere can't refer to other files, and a mismatched one is refused.
 func TestCheckRefusesMismatchedFolders(t *testing.T) {
 	const history = `{"schema":1,"scenario":"calm","profile":"hardened","seed":1,"mutant":"","workers":{"1":"w"}}` + "\n" +
 		`{"at_ns":0,"kind":"created","execution":1,"chain":1,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n"
@@ -103,14 +103,14 @@ func TestCheckRefusesMismatchedFolders(t *testing.T) {
 			said := runChaos(t, "check", folder)
 			said.expectOutput(t, c.code, c.want)
 			if strings.Contains(said.out+said.err, "words") {
-				t.Errorf("it shows a file outside of the folder:\n%s%s", said.out, said.err)
+				t.Errorf("it shows a file outside the folder:\n%s%s", said.out, said.err)
 			}
 		})
 	}
 }
 
-// One file of a failure's folder is judged as the folder is. Without its scenario check says what is
-// missing, and judges the rules that need no configuration.
+// A history file is judged like its folder. Without its scenario, check names the missing part and judges the
+// rules that need no configuration.
 func TestHistoryFileIsJudgedLikeItsFolder(t *testing.T) {
 	const history = `{"schema":1,"scenario":"calm","profile":"hardened","seed":1,"mutant":"","workers":{"1":"w"}}` + "\n" +
 		`{"at_ns":0,"kind":"created","execution":1,"chain":1,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n" +

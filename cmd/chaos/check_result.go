@@ -15,8 +15,8 @@ import (
 	"handoff/reports"
 )
 
-// This file prints what chaos check says. A rule that holds, one that is broken and one that was not
-// judged are told apart everywhere: a rule that saw nothing must not look like one that holds.
+// This file prints the result of chaos check. It always distinguishes rules that hold, are broken, or were
+// not judged: a rule without occasions must not look like one that holds.
 
 // printJudgement prints a judgement, writes it as JSON to a file if one is named, and sets the exit code.
 func (a *app) printJudgement(r *audit.Result, of checkHead, file string) error {
@@ -24,7 +24,7 @@ func (a *app) printJudgement(r *audit.Result, of checkHead, file string) error {
 	a.code = v.ExitCode()
 	say := a.out
 	if file == standardOutput {
-		say = a.err // so that standard output holds nothing else
+		say = a.err // keep standard output for the JSON
 	}
 	if of.title != "" {
 		fmt.Fprintln(say, of.title)
@@ -69,8 +69,8 @@ func rulesHoldText(n int) string {
 	return fmt.Sprintf("%d rules hold", n)
 }
 
-// verdictOf is the verdict on a judgement: without an execution, or without a rule that was judged,
-// nothing was proven.
+// verdictOf is the verdict on a judgement: without an execution, or without a judged rule, nothing was
+// proven.
 func verdictOf(r *audit.Result) verdict.Verdict {
 	switch {
 	case r.Count(audit.Broken) > 0:
@@ -81,8 +81,7 @@ func verdictOf(r *audit.Result) verdict.Verdict {
 	return verdict.Pass
 }
 
-// printRules prints the rules: first those that were judged, then what was judged only in part, then those
-// that were not judged.
+// printRules prints the judged rules, then the partly judged ones, then those not judged.
 func printRules(say *terminal, r *audit.Result) {
 	for i := range r.Rules {
 		rule := &r.Rules[i]
@@ -136,7 +135,8 @@ func printUnread(say *terminal, r *audit.Result) {
 	}
 }
 
-// printDeleted says what a retention has deleted, so that nobody takes what is not there for what never was.
+// printDeleted lists what a retention has deleted, so that missing data is not mistaken for data that never
+// existed.
 func printDeleted(say *terminal, r *audit.Result) {
 	if !r.Since.IsZero() {
 		fmt.Fprintf(say, "\n  not there   the audit up to %s, which the retention has deleted: what was created before is not judged (%s)\n",
@@ -150,13 +150,13 @@ func printDeleted(say *terminal, r *audit.Result) {
 // checkSchema is the version of the file that chaos check --json writes.
 const checkSchema = 1
 
-// checkHead says what was judged; of a database only the profile is known.
+// checkHead identifies the judged history; of a database only the profile is known.
 type checkHead struct {
 	Schema   int    `json:"schema"`
 	Scenario string `json:"scenario,omitempty"`
 	Profile  string `json:"profile"`
 	Seed     uint64 `json:"seed,omitempty"`
-	// title is the line above the text, replay the command that shows the run again; empty for none.
+	// title is the headline, and replay the command that replays the run; empty for none.
 	title, replay string
 }
 
@@ -177,8 +177,8 @@ type checkResult struct {
 	Rules      []checkRule `json:"rules"`
 }
 
-// checkRule is the judgement of one rule. Why says why it was not judged, Part which part was, and
-// Never which kinds of events never occurred that it needs. The finding is set if it is broken.
+// checkRule is the judgement of one rule. Why explains why it was not judged, Part names the judged part, and
+// Never lists the needed kinds of events that never occurred. Finding is set if it is broken.
 type checkRule struct {
 	Number    int           `json:"number"`
 	Name      string        `json:"name"`
@@ -191,7 +191,7 @@ type checkRule struct {
 	Finding   *checkFinding `json:"finding,omitempty"`
 }
 
-// checkFinding is where and how a rule was broken.
+// checkFinding is the place and the message of a broken rule.
 type checkFinding struct {
 	Execution int64  `json:"execution"`
 	Step      uint64 `json:"step"`

@@ -11,7 +11,7 @@ import (
 	"handoff/chaos/invariant"
 )
 
-// checkOutput is what chaos check --json says.
+// checkOutput is the output of chaos check --json.
 type checkOutput struct {
 	Holds     int    `json:"holds"`
 	Broken    int    `json:"broken"`
@@ -50,8 +50,8 @@ func checkJSON(t *testing.T, path string) (c checkOutput, out commandOutput) {
 	return c, out
 }
 
-// A rule holds only if the history had occasions on which it could break. A history in which
-// nothing happened that a rule judges says so, and names the kinds of events that never occurred.
+// A rule holds only if the history had occasions on which it could break. Otherwise check reports that, with
+// the kinds of events that never occurred.
 func TestCheckReportsUnjudgedRules(t *testing.T) {
 	waits := `{"at_ns":0,"kind":"created","execution":1,"chain":1,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n"
 	ends := `{"at_ns":1000000000,"kind":"transition","execution":1,"chain":1,"from":"requested","to":"cancelled","by":"api","reason":"cancelled"}` + "\n"
@@ -79,7 +79,7 @@ func TestCheckReportsUnjudgedRules(t *testing.T) {
 		t.Errorf("%d rules, %d hold, %d are not judged: %v", len(c.Rules), c.Holds, c.NotJudged, counts)
 	}
 
-	// A broken rule is told apart, and the head's kinds say more than the absence of events.
+	// A broken rule is distinguished, and the header's kinds matter more than the absence of events.
 	limited := strings.Replace(header, `"workers"`, `"kinds":["created","transition"],"workers"`, 1)
 	c, out = checkJSON(t, writeFile(t, "h.jsonl", limited+waits+strings.Replace(ends, "cancelled", "running", 1)+rest))
 	out.expectOutput(t, 1, "BROKEN       1 legal transitions", "not judged   7 orchestration once: the history has no orchestrated events", ", 2 broken, ")
@@ -94,7 +94,7 @@ func TestCheckReportsUnjudgedRules(t *testing.T) {
 	}
 }
 
-// No rule holds on a history without events, and none when all of its executions are unreadable.
+// No rule holds for a history without events, or if all of its executions are unreadable.
 func TestNoRuleHoldsForEmptyHistory(t *testing.T) {
 	for name, text := range map[string]string{
 		"nothing":            "",
@@ -107,7 +107,7 @@ func TestNoRuleHoldsForEmptyHistory(t *testing.T) {
 			t.Errorf("%s: exit %d, %d rules hold, %d are not judged\n%s", name, out.code, c.Holds, c.NotJudged, out.out)
 		}
 		if slices.ContainsFunc(c.Rules, func(r rule) bool { return r.Why == "" }) {
-			t.Errorf("%s: a rule is not judged, and it is not said why", name)
+			t.Errorf("%s: a rule is not judged, without a reason", name)
 		}
 	}
 }

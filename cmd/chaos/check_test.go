@@ -13,7 +13,7 @@ import (
 	"handoff/core/config"
 )
 
-// A history that a report wrote is judged like its run: it fails by the same invariant.
+// A history from a report fails by the same invariant as its run.
 func TestCheckJudgesAWrittenHistory(t *testing.T) {
 	skipInMakeCheck(t)
 	dir := t.TempDir()
@@ -24,7 +24,7 @@ func TestCheckJudgesAWrittenHistory(t *testing.T) {
 	}
 	runChaos(t, "check", files[0]).expectOutput(t, 1, "network-partition (hardened)", "FAIL invariant 1", "BROKEN")
 
-	// A rule whose evidence the history lacks is reported as not judged; it does not pass.
+	// A rule without evidence in the history is reported as not judged; it does not pass.
 	data, err := os.ReadFile(files[0])
 	if err != nil {
 		t.Fatal(err)
@@ -42,8 +42,8 @@ func TestCheckJudgesAWrittenHistory(t *testing.T) {
 	runChaos(t, "check", other, "--scenario", "network-partition").expectOutput(t, 1, "FAIL invariant 1")
 }
 
-// An unknown word affects only its own subject: check says where it is, does not judge those
-// executions, and finds the mistakes of others.
+// An unknown word affects only its own subject: check reports its position, does not judge those executions,
+// and finds the mistakes of others.
 func TestCheckContinuesAfterUnknownWords(t *testing.T) {
 	const (
 		waits    = `{"at_ns":%[2]d,"kind":"created","execution":%[1]d,"chain":%[1]d,"to":"requested","by":"api","action":"a","text":"shell"}` + "\n"
@@ -79,7 +79,7 @@ func TestCheckContinuesAfterUnknownWords(t *testing.T) {
 	runChaos(t, "check", writeFile(t, "h.jsonl", kinds+sound+finished)).expectOutput(t, 1, `kinds: unknown kind of event "snoozed"`, "FAIL invariant 5")
 }
 
-// Expectations of alerts are judged again; without any, check says that they are not judged.
+// Expectations of alerts are judged again; without any, check reports that they are not judged.
 func TestCheckJudgesAlerts(t *testing.T) {
 	dir := t.TempDir()
 	runChaos(t, "run", "alerts-fire-and-resolve", "--profile", "hardened", "--mutant", "gone-workers-count", "--seeds", "1", "--quiet", "--out", dir)
@@ -91,8 +91,8 @@ func TestCheckJudgesAlerts(t *testing.T) {
 	runChaos(t, "check", files[0], "--scenario", "two-executors").expectOutput(t, 0, "not judged  15 alerts: no expectation about alerts is known")
 }
 
-// A run that failed by a figure that a process reports is not said to pass in that: the history lacks
-// what the processes knew when they reported it. What concerns no execution names none.
+// A run that failed by a reported figure is not judged by figures: the history lacks what the processes knew
+// when they reported them. A finding without an execution names none.
 func TestCheckDoesNotJudgeFigures(t *testing.T) {
 	dir := t.TempDir()
 	runChaos(t, "run", "two-executors", "--profile", "hardened", "--mutant", "runs-told-shorter", "--seed", "1", "--quiet", "--out", dir).
@@ -113,7 +113,7 @@ func TestCheckDoesNotJudgeFigures(t *testing.T) {
 	}
 }
 
-// A message has a worker's number; run and check add its name, by which scenarios know it.
+// Messages have a worker's number; run and check add its name, which scenarios use.
 func TestMessagesNameWorkers(t *testing.T) {
 	dir := t.TempDir()
 	const named = "worker 2 (shell-1, incarnation 2) is charged with "
@@ -132,7 +132,7 @@ func TestCheckScalesBounds(t *testing.T) {
 		t.Errorf("a lease of %v, a tolerance of %v: %v", h.Config.Worker.Lease(), h.Tolerance, err)
 	}
 	if _, err = recordedSettings(&verdict.Record{Run: verdict.Run{Scenario: "ttl-race", Profile: config.Hardened}, TimeScale: 7}, "", nil, ""); err == nil {
-		t.Error("a time scale of 7 is taken")
+		t.Error("a time scale of 7 is accepted")
 	}
 }
 
@@ -163,7 +163,7 @@ func TestShrinkWritesARegression(t *testing.T) {
 		t.Fatalf("no seed in\n%s", text)
 	}
 
-	// The file itself is run in its seed with its mutant, unless a flag asks for something else.
+	// The file is run in its seed with its mutant, unless a flag selects other runs.
 	runChaos(t, "run", "small.yaml", "--out", "out").expectOutput(t, 1, "small.yaml reproduces a failure: it is run in seed "+key[1]+" with the mutant returned-is-confirmed",
 		"detection in time", "fail: 1 run,")
 	runChaos(t, "run", "small.yaml", "--seeds", "2", "--varied=never", "--out", "out").expectOutput(t, 0, "pass: 2 runs,")

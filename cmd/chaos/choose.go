@@ -17,7 +17,7 @@ import (
 )
 
 // loadScenarios reads the scenarios that arguments name: scenarios of the library, files, or folders of
-// files. It reads all of them before it refuses any, so that every mistake is shown at once.
+// files. It reads all of them before refusing any, so that it reports every mistake.
 func loadScenarios(args []string) ([]*scenario.Scenario, error) {
 	var list []*scenario.Scenario
 	var problems []string
@@ -43,8 +43,8 @@ func loadScenarios(args []string) ([]*scenario.Scenario, error) {
 	return list, nil
 }
 
-// loadArgument reads what one argument names. A name of the library is never taken for a file, even if a
-// folder of that name exists.
+// loadArgument reads the scenarios of one argument. A name of the library is never taken for a file, even if
+// a folder of that name exists.
 func loadArgument(arg string) ([]*scenario.Scenario, error) {
 	if slices.Contains(scenarios.Names(), arg) {
 		s, err := scenarios.Find(arg)
@@ -66,7 +66,7 @@ func loadArgument(arg string) ([]*scenario.Scenario, error) {
 	}
 }
 
-// fileMeant is the scenario file that has an argument's name without its extension; empty if there is none.
+// fileMeant is the scenario file whose name without extension is the argument; empty if there is none.
 func fileMeant(arg string) string {
 	for _, file := range []string{arg + ".yaml", arg + ".yml"} {
 		if info, err := os.Stat(file); err == nil && !info.IsDir() {
@@ -76,7 +76,7 @@ func fileMeant(arg string) string {
 	return ""
 }
 
-// loadFolder reads the scenarios of a folder and of the folders in it.
+// loadFolder reads the scenarios of a folder and its subfolders.
 func loadFolder(folder string) ([]*scenario.Scenario, error) {
 	var list []*scenario.Scenario
 	var problems []error
@@ -114,8 +114,8 @@ func isYAML(name string) bool {
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// makeFolder makes the folder that a flag names, and tries whether files can be written there: runs
-// may take hours, and their report comes last.
+// makeFolder makes the folder that a flag names, and checks that files can be written there: runs may take
+// hours, and their report comes last.
 func makeFolder(flag, path string) error {
 	if err := os.MkdirAll(path, 0o755); err != nil {
 		return usageError("%s: making the folder: %s; name a folder that can be written", flag, fileErrorText(err))
@@ -129,7 +129,7 @@ func makeFolder(flag, path string) error {
 	return nil
 }
 
-// makeFileFolder makes the folder of the file that a flag names, unless it names none.
+// makeFileFolder makes the folder of the file that a flag names, if any.
 func makeFileFolder(flag, file string) error {
 	if file == "" || file == standardOutput {
 		return nil
@@ -152,8 +152,8 @@ func fileErrorText(err error) string {
 	return err.Error()
 }
 
-// chooseTargets returns the targets of a command: the named scenarios, or the library, under the wanted
-// profile or under all of theirs. notes say what was left out of the library.
+// chooseTargets returns the targets of a command: the named scenarios, or the library, under the given
+// profile or all of theirs. notes lists the omitted scenarios of the library.
 func chooseTargets(args []string, profile string, world scenario.World) (targets []explore.Target, notes []string, err error) {
 	named := len(args) > 0
 	var list []*scenario.Scenario
@@ -207,7 +207,7 @@ func chooseTargets(args []string, profile string, world scenario.World) (targets
 	return targets, notes, nil
 }
 
-// lackingFaults says which of a scenario's faults a world can't inject; empty for none.
+// lackingFaults lists the faults of a scenario that a world can't inject; empty for none.
 func lackingFaults(s *scenario.Scenario, w scenario.World) string {
 	var all []string
 	for i := range s.Faults {
@@ -263,7 +263,7 @@ func findMutant(name string) (*mutant.Mutant, error) {
 	return nil, unknownNameError("mutant", name, allowed)
 }
 
-// mutantsNamed returns the mutant of a name, or all for an empty one.
+// mutantsNamed returns the named mutant, or all for an empty name.
 func mutantsNamed(only string) ([]*mutant.Mutant, error) {
 	if f, err := findMutant(only); f != nil || err != nil {
 		return []*mutant.Mutant{f}, err

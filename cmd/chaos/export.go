@@ -58,7 +58,7 @@ events at most, those around the first violation.`,
 	return cmd
 }
 
-// isRecording says that a path is a history, or a folder with one, and not a scenario.
+// isRecording reports whether a path is a history, or a folder with one, and not a scenario.
 func isRecording(path string) bool {
 	if filepath.Ext(path) == ".jsonl" {
 		return true
@@ -67,7 +67,7 @@ func isRecording(path string) bool {
 	return err == nil
 }
 
-// recordRun runs the chosen run again, whether it fails or not.
+// recordRun repeats the chosen run, whether it fails or not.
 func (rc *runChoice) recordRun(ctx context.Context, cmd *cobra.Command, file string) (*verdict.Record, error) {
 	t, planted, err := rc.chosenTarget(cmd, file, "the seed of the run")
 	if err != nil {
@@ -80,8 +80,8 @@ func (rc *runChoice) recordRun(ctx context.Context, cmd *cobra.Command, file str
 	return rec, nil
 }
 
-// judgedRecording reads a recording and judges it as chaos check does, because a history does not
-// hold its violations. Where it can't be judged, that is said, and the violations are missing.
+// judgedRecording reads a recording and judges it as chaos check does, because a history does not contain its
+// violations. If it can't be judged, the violations are missing, with a message.
 func (a *app) judgedRecording(ctx context.Context, path string) (*verdict.Record, error) {
 	rec, err := readRecording(path)
 	if err != nil {
@@ -121,7 +121,7 @@ func (a *app) judgedRecording(ctx context.Context, path string) (*verdict.Record
 	return rec, nil
 }
 
-// exportTrace writes the trace and says where it is.
+// exportTrace writes the trace and prints its path.
 func (a *app) exportTrace(rec *verdict.Record, path string) error {
 	write := func(w io.Writer) error { return reports.WritePerfetto(w, rec) }
 	if path == standardOutput {

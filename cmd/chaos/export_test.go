@@ -17,19 +17,18 @@ import (
 	"handoff/reports"
 )
 
-// traceContent is what a trace shows, by the names of tracks.
+// traceContent is the content of a trace, by the names of tracks.
 type traceContent struct {
 	processes map[string]int
 	slices    map[string][]string
 	instants  map[string][]string
-	// flows counts the events of each flow, ended the flows that end.
+	// flows counts the events of each flow, and ended has the flows that end.
 	flows map[string]int
 	ended map[string]bool
 }
 
-// readTrace reads a trace, and refuses what Perfetto would not show: fields that the trace event format
-// does not know, events on tracks without a name, slices of a track that overlap, and flows whose
-// events are in disorder.
+// readTrace reads a trace, and refuses what Perfetto would not show: unknown fields, events on unnamed
+// tracks, overlapping slices of a track, and flows whose events are out of order.
 func readTrace(t *testing.T, data []byte) *traceContent {
 	t.Helper()
 	var trace struct {
@@ -142,7 +141,7 @@ func TestTraceShowsTheRun(t *testing.T) {
 	}
 }
 
-// The trace of a recording is that of its run, apart from what a history does not hold.
+// The trace of a recording is that of its run, apart from data that a history lacks.
 func TestRecordingIsExported(t *testing.T) {
 	folder := failingFolder(t, demoArgs("")[1:]...)
 	for _, path := range []string{folder, filepath.Join(folder, reports.HistoryFile)} {
@@ -166,14 +165,14 @@ func TestExportRefuses(t *testing.T) {
 	runChaos(t, "export", "ttl-race", "--seed", "1", "--perfetto", t.TempDir()).expectOutput(t, 2, "this is a folder; name a file")
 }
 
-// Of a long history the part around the violation is shown, and the trace stays small enough for the
-// viewer, whatever the texts are.
+// Of a long history the part around the violation is shown, and the trace stays small enough for the viewer,
+// whatever the texts are.
 func TestTraceIsBounded(t *testing.T) {
 	skipInMakeCheck(t)
 	r := &verdict.Record{}
 	r.Scenario, r.Virtual = "long", time.Hour
 	long := strings.Repeat("ö\x00\xff", 1000)
-	events, every := reports.PerfettoEvents+1000, 100 // every so many events have a long text
+	events, every := reports.PerfettoEvents+1000, 100 // one in so many events has a long text
 	if testenv.All() {
 		events, every = 3*reports.PerfettoEvents, 1
 	}

@@ -27,18 +27,17 @@ type fate struct {
 	Mutant   string `json:"mutant"`
 	Source   string `json:"source"`
 	Expected int    `json:"expected"`
-	// Result is killed, MISSED, stopped, or in a scenario that need not find it: found (by another
-	// rule than the one named for it) or survived.
+	// Result is killed, MISSED or stopped. In a scenario that need not find the mutant it may also be found
+	// (by another rule than its own) or survived.
 	Result string `json:"result"`
-	// Scenario, Profile, Seed and Rule say where it was found and what was broken; empty if nothing
-	// found it.
+	// Scenario, Profile, Seed and Rule describe the finding; empty without one.
 	Scenario  string `json:"scenario,omitempty"`
 	Profile   string `json:"profile,omitempty"`
 	Seed      uint64 `json:"seed,omitempty"`
 	Rule      string `json:"rule,omitempty"`
 	Reproduce string `json:"reproduce,omitempty"`
-	// Runs is the number of runs until the kill, or of all runs that the mutant survived; GaveUp
-	// counts those that could not be judged.
+	// Runs is the number of runs until the kill, or of all survived runs; GaveUp counts those that could not
+	// be judged.
 	Runs   int `json:"runs"`
 	GaveUp int `json:"gave_up"`
 
@@ -54,8 +53,8 @@ const (
 	fateStopped  = "stopped"
 )
 
-// fatesOf returns the results of mutants. If only one scenario was requested, home is its name, and
-// mutants of other scenarios may survive it.
+// fatesOf returns the results of mutants. If only one scenario was requested, home is its name, and mutants
+// of other scenarios may survive it.
 func fatesOf(kills []*explore.Kill, home string) []fate {
 	var list []fate
 	for _, k := range kills {
@@ -81,11 +80,11 @@ func fatesOf(kills []*explore.Kill, home string) []fate {
 	return list
 }
 
-// fewMutants is how many mutants have a row each without being asked for.
+// fewMutants is the largest number of mutants that get a row each by default.
 const fewMutants = 12
 
-// printFates prints the results and sets the exit code. Many mutants are summed up by invariant, and only
-// those have a row that need a look; with every, all have one.
+// printFates prints the results and sets the exit code. Many mutants are summarized by invariant, with rows
+// only for notable ones; with every, all have a row.
 func (a *app) printFates(list []fate, every bool) {
 	shown := list
 	if every = every || len(list) <= fewMutants; !every {
@@ -128,9 +127,9 @@ func (a *app) printFates(list []fate, every bool) {
 	fmt.Fprintf(a.out, "%d runs, %s of work\n", runs, humanDuration(work))
 }
 
-// notableFates are the results that need one: of a hunt through the library those of mutants that the
-// named invariant did not find. In a single scenario most mutants are another one's, so there it is
-// those that anything found, and the scenario's own.
+// notableFates returns the results that need attention. For the whole library these are the mutants that
+// their own invariant did not find. For a single scenario, where most mutants belong to others, these are all
+// findings and the scenario's own mutants.
 func notableFates(list []fate) (shown []fate) {
 	single := slices.ContainsFunc(list, func(f fate) bool { return f.Result == fateSurvived || f.Result == fateFound })
 	for _, f := range list {
@@ -142,8 +141,8 @@ func notableFates(list []fate) (shown []fate) {
 	return shown
 }
 
-// printByInvariant prints a line for each invariant that has to find some of the mutants: how many, how
-// many it did find, and the median of the seeds in which it did.
+// printByInvariant prints a line for each invariant with mutants: their number, the number that it found, and
+// the median of the seeds.
 func (a *app) printByInvariant(list []fate) {
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "INVARIANT\tMUTANTS\tKILLED BY IT\tMEDIAN SEED")
@@ -192,14 +191,14 @@ func (a *app) printFateRows(list []fate) {
 	a.printColouredTable(b.String())
 }
 
-// fateItem is a line of a share: the number of a mutant in the list of all, and what became of it.
+// fateItem is a line of a share: the index of a mutant in the list of all, and its result.
 type fateItem struct {
 	At   int  `json:"at"`
 	Fate fate `json:"fate"`
 }
 
-// writeFates writes mutants.json, and the share beside it. A mutant without a result was not reached, because
-// another one hung.
+// writeFates writes mutants.json, and the file of the share. A mutant without a result was not reached,
+// because another one hung.
 func writeFates(h hunt, list []fate, header shard.Header, all []*mutant.Mutant) error {
 	if h.out == "" {
 		return nil
@@ -232,7 +231,6 @@ func writeFatesJSON(out string, list []fate) error {
 	})
 }
 
-// mergeMutants merges the shares of mutants.
 func (a *app) mergeMutants(set shard.Set, f mergeFlags) error {
 	var items []fateItem
 	for _, file := range set.Files {

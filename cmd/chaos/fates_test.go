@@ -12,7 +12,7 @@ import (
 	"handoff/sim/explore"
 )
 
-// printedFates is what a list of results prints, and the exit code after it.
+// printedFates returns the output for a list of results, and the exit code.
 func printedFates(list []fate, every bool) (string, int) {
 	var out bytes.Buffer
 	a := &app{out: newTerminal(&out), err: newTerminal(&bytes.Buffer{})}
@@ -20,7 +20,7 @@ func printedFates(list []fate, every bool) (string, int) {
 	return out.String(), a.code
 }
 
-// manyFates are results of more mutants than have a row each.
+// manyFates returns results of more mutants than get a row each.
 func manyFates() (list []fate) {
 	for i := range 20 {
 		list = append(list, fate{
@@ -46,7 +46,7 @@ func TestManyMutantsAreSummarizedByInvariant(t *testing.T) {
 		}
 	}
 	if strings.Contains(text, "mutant-07") {
-		t.Errorf("a mutant that was found as it should be has a row:\n%s", text)
+		t.Errorf("a mutant killed by its own invariant has a row:\n%s", text)
 	}
 	if code != verdict.ExitFail {
 		t.Errorf("code %d, want %d", code, verdict.ExitFail)
@@ -69,7 +69,7 @@ func TestAllFlagShowsEveryMutant(t *testing.T) {
 	}
 }
 
-// Whoever hunts in one scenario asks which mutants that one finds. Most are another one's.
+// A single scenario shows the mutants that it finds. Most belong to other scenarios.
 func TestSingleScenarioShowsItsFindings(t *testing.T) {
 	list := manyFates()
 	for i := range list[2:] {
@@ -84,8 +84,8 @@ func TestSingleScenarioShowsItsFindings(t *testing.T) {
 	}
 }
 
-// A mutant that a scenario finds by another rule has not survived it. Only its own scenario, or the
-// whole library, misses it then.
+// A mutant found by another rule has not survived. Only its own scenario, or the whole library, then misses
+// it.
 func TestMutantFoundByAnotherRuleIsFound(t *testing.T) {
 	m := mutant.Find("unguarded-monitor")
 	found := &explore.Kill{

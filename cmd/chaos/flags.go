@@ -17,14 +17,14 @@ import (
 	"handoff/sim/explore"
 )
 
-// This file has the flags that several commands share.
+// This file has flags that several commands share.
 
 // addMutantFlag adds --mutant.
 func addMutantFlag(cmd *cobra.Command, name *string) {
 	cmd.Flags().StringVar(name, "mutant", "", "plant this mutant; `NAME`s: chaos list --mutants")
 }
 
-// runChoice are the flags that say which run is meant: of replay, diff, why, export and shrink.
+// runChoice has the flags that select a run, for replay, diff, why, export and shrink.
 type runChoice struct {
 	profile, mutant string
 	varied          bool
@@ -33,7 +33,7 @@ type runChoice struct {
 	oneSeed bool
 }
 
-// addFlags adds the flags. of says what the run is.
+// addFlags adds the flags. of describes the run.
 func (rc *runChoice) addFlags(cmd *cobra.Command, of string) {
 	flags := cmd.Flags()
 	flags.Uint64Var(&rc.seed, "seed", 0, "the seed of "+of)
@@ -42,7 +42,7 @@ func (rc *runChoice) addFlags(cmd *cobra.Command, of string) {
 	flags.BoolVar(&rc.varied, "varied", false, "the varied run of the seed")
 }
 
-// refuseRunChoice refuses the flags for an argument that is no scenario.
+// refuseRunChoice refuses these flags for an argument that is no scenario.
 func refuseRunChoice(cmd *cobra.Command, why string) error {
 	for _, name := range []string{"seed", "profile", "mutant", "varied"} {
 		if cmd.Flags().Changed(name) {
@@ -52,8 +52,8 @@ func refuseRunChoice(cmd *cobra.Command, why string) error {
 	return nil
 }
 
-// chosenTarget returns the chosen run of a scenario: its target, with f's seed, and its mutant. A file with the key
-// regression needs no seed. lacking is the error if there is none.
+// chosenTarget returns the target and the mutant of the chosen run. A file with the key regression needs no
+// seed. lacking is the error for a missing seed.
 func (rc *runChoice) chosenTarget(cmd *cobra.Command, file, lacking string) (explore.Target, *mutant.Mutant, error) {
 	t, err := replayTarget(file, rc.profile)
 	if err != nil {
@@ -71,7 +71,7 @@ func (rc *runChoice) chosenTarget(cmd *cobra.Command, file, lacking string) (exp
 	return t, planted, err
 }
 
-// failingCase runs the chosen run again, which must fail.
+// failingCase repeats the chosen run, which must fail.
 func (rc *runChoice) failingCase(ctx context.Context, cmd *cobra.Command, file string) (*explore.Case, error) {
 	t, planted, err := rc.chosenTarget(cmd, file, "the seed of the run that fails")
 	if err != nil {
@@ -94,14 +94,14 @@ func (rc *runChoice) failingCase(ctx context.Context, cmd *cobra.Command, file s
 	return c, nil
 }
 
-// reportFlags are the flags that say where a report goes: of run and merge.
+// reportFlags has the flags for the files of a report, for run and merge.
 type reportFlags struct {
 	out, json, junit, annotations string
-	// stdout is where a result goes whose file is standardOutput. Messages go elsewhere then.
+	// stdout receives the file named standardOutput. Messages then go to standard error.
 	stdout io.Writer
 }
 
-// standardOutput is the file name that stands for it, as in other programs.
+// standardOutput is the file name for standard output, as in other programs.
 const standardOutput = "-"
 
 // addFlags adds the flags. folder is the default of --out.
@@ -113,7 +113,7 @@ func (r *reportFlags) addFlags(cmd *cobra.Command, folder string) {
 	flags.StringVar(&r.annotations, "annotations", "", "write the failures as annotations of GitHub Actions to this `FILE`; - is standard output; in GitHub Actions they are always printed, except with --mutant")
 }
 
-// checkOutputs refuses flags that contradict each other. If a result goes to standard output, nothing else does.
+// checkOutputs refuses contradictory flags. If a result goes to standard output, nothing else does.
 func (r *reportFlags) checkOutputs(a *app) error {
 	switch {
 	case r.out == "":
@@ -130,7 +130,7 @@ func (r *reportFlags) checkOutputs(a *app) error {
 	return nil
 }
 
-// makeFolders makes the folders, so that a mistake in them is found before the runs.
+// makeFolders makes the folders, so that mistakes in them are found before the runs.
 func (r *reportFlags) makeFolders() error {
 	if err := makeFolder("--out", r.out); err != nil {
 		return err
@@ -143,8 +143,8 @@ func (r *reportFlags) makeFolders() error {
 	return removeOldShare(r.out)
 }
 
-// writeReport writes the report and the requested copies. The targets locate the annotations in files. The mistakes of a planted mutant are wanted, so in GitHub Actions they
-// are not printed unasked.
+// writeReport writes the report and the requested copies. The targets locate the annotations in files.
+// Failures from a planted mutant are intended, so in GitHub Actions they are printed only on request.
 func (a *app) writeReport(f *reportFlags, s *verdict.Sweep, targets []explore.Target, planted bool, report func() error) error {
 	annotate := func(w io.Writer, s *verdict.Sweep) error { return reports.WriteAnnotations(w, s, newLocator(targets)) }
 	err := errors.Join(report(), f.writeCopy(f.json, s, reports.WriteJSON), f.writeCopy(f.junit, s, reports.WriteJUnit), f.writeCopy(f.annotations, s, annotate))

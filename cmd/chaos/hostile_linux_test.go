@@ -24,7 +24,7 @@ workload:
   - {action: a, count: 100, every: 7h}
 `
 
-// A command that runs scenarios also obeys a signal in the middle of a run.
+// A command that runs scenarios also obeys a signal during a run.
 func TestRunsObeySignals(t *testing.T) {
 	file := writeFile(t, "endlessly.yaml", endlessly)
 	skipInMakeCheck(t)
@@ -58,8 +58,8 @@ func TestRunsObeySignals(t *testing.T) {
 	}
 }
 
-// waitUntilBusy waits until a process has used half a second of processor time: then it is in the middle
-// of a run.
+// waitUntilBusy waits until a process has used half a second of processor time and thus is in the middle of a
+// run.
 func waitUntilBusy(t *testing.T, pid int) {
 	t.Helper()
 	const enough = 50 // hundredths of a second

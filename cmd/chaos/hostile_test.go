@@ -17,8 +17,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// asProgram makes the test binary run the program instead of the tests, and print its memory use at
-// the end.
+// asProgram makes the test binary run the program instead of the tests, and print its memory use at the end.
 const asProgram = "HANDOFF_TEST_RUNS_CHAOS"
 
 func TestMain(m *testing.M) {
@@ -30,8 +29,7 @@ func TestMain(m *testing.M) {
 		os.Exit(code)
 	}
 	code := runProgram()
-	// The figures that a parent gets are useless: they begin with those of the process from which
-	// the child was forked.
+	// The memory figures that a parent gets are useless: they include those of the process before the fork.
 	if status, err := os.ReadFile("/proc/self/status"); err == nil {
 		fmt.Fprintf(os.Stderr, "%s\n", regexp.MustCompile(`VmHWM:.*`).Find(status))
 	}
@@ -53,7 +51,7 @@ func skipInMakeCheck(t *testing.T) {
 	}
 }
 
-// chaosProcess is the program in a process of its own.
+// chaosProcess returns a command that runs the program in a separate process.
 func chaosProcess(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
@@ -70,8 +68,8 @@ const (
 	header = `{"schema":1,"scenario":"two-executors","profile":"hardened","seed":1,"mutant":"","workers":{"1":"w"}}` + "\n"
 )
 
-// numberedLines returns a line for each number from first to last; each %d is the number, and each %s its
-// time, every apart.
+// numberedLines returns a line for each number from first to last; it replaces each %d by the number, and
+// each %s by its time, every apart.
 func numberedLines(first, last int, every time.Duration, line string) string {
 	var b strings.Builder
 	for i := first; i <= last; i++ {
@@ -87,8 +85,8 @@ const (
 	tick       = `{"at_ns":%s,"kind":"process_started","process":"a"}`
 )
 
-// Whatever its content, a history is judged or refused, and little is printed. make test-all judges
-// the cost: 64 MB more than the file, and a few seconds of one processor.
+// Any history is judged or refused, with little output. make test-all judges the cost: 64 MB more than the
+// file, and a few seconds of one processor.
 func TestCheckOfHostileHistories(t *testing.T) {
 	skipInMakeCheck(t)
 	for _, c := range []struct {
@@ -156,7 +154,7 @@ func TestCheckOfHostileHistories(t *testing.T) {
 	}
 }
 
-// peakMemory is the greatest memory use that a process printed, in bytes; 0 if the system doesn't tell.
+// peakMemory is the memory use that a process printed, in bytes; 0 if the system doesn't report it.
 func peakMemory(said string) int {
 	m := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindStringSubmatch(said)
 	if m == nil {
@@ -166,7 +164,7 @@ func peakMemory(said string) int {
 	return kb << 10
 }
 
-// A pipe is judged too, and a pipe without a writer does not block the program.
+// An interrupted command ends with an error.
 func TestCheckEndsWhenInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

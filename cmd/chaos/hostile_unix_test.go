@@ -19,8 +19,7 @@ import (
 // The threshold of docs/attacks.md, which make test-all judges.
 const obeys = time.Second
 
-// An endless history is judged until a signal comes; so is the wait for a pipe that no process
-// opens.
+// An endless history is judged until a signal arrives, and so is the wait for a pipe without a writer.
 func TestCheckObeysSignals(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
@@ -47,8 +46,8 @@ func TestCheckObeysSignals(t *testing.T) {
 					t.Fatal(err)
 				}
 				if c.path == fifo {
-					// Open it for writing once the program waits in open, because its signal
-					// handlers are installed by then.
+					// Open it for writing once the program waits in open, because its signal handlers are
+					// installed by then.
 					f, err := os.OpenFile(fifo, os.O_WRONLY, 0)
 					if err != nil {
 						t.Fatal(err)
@@ -82,8 +81,7 @@ func interruptProcess(t *testing.T, cmd *exec.Cmd, signal syscall.Signal) time.D
 	return time.Since(begin)
 }
 
-// tryInTime tries up to three times, because other tests on a busy machine may delay a process that
-// obeys.
+// tryInTime tries up to three times, because other tests on a busy machine may delay a process that obeys.
 func tryInTime(t *testing.T, try func() (took time.Duration, said string)) {
 	t.Helper()
 	for n := 1; ; n++ {
@@ -97,8 +95,8 @@ func tryInTime(t *testing.T, try func() (took time.Duration, said string)) {
 	}
 }
 
-// writeEndlessly writes a history and goes on after far more than the content of a pipe has been read,
-// when it is being judged.
+// writeEndlessly writes an endless history. It returns after more than the capacity of a pipe has been read,
+// so that the judgement is under way.
 func writeEndlessly(t *testing.T, in io.WriteCloser) {
 	t.Helper()
 	text := header + numberedLines(1, 500, 0, registered)

@@ -83,7 +83,7 @@ func (a *app) injectFault(ctx context.Context, text string, f injectFlags) error
 	return nil
 }
 
-// undoFaults takes back what faults have left.
+// undoFaults undoes the effects of earlier faults.
 func (a *app) undoFaults(ctx context.Context, f injectFlags) error {
 	system, err := f.targetSystem()
 	if err != nil {

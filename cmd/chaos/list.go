@@ -84,10 +84,10 @@ func scenarioRows() ([][]string, error) {
 	return rows, nil
 }
 
-// listWidth is the most columns that the list of faults takes.
+// listWidth is the maximum width of the list of faults, in columns.
 const listWidth = 100
 
-// printFaults prints each fault as a scenario writes it, and below that what it does.
+// printFaults prints each fault in the syntax of a scenario, with its description below.
 func (a *app) printFaults() {
 	for _, f := range fault.Kinds() {
 		about := f.Name + ": " + f.About
@@ -98,7 +98,7 @@ func (a *app) printFaults() {
 	}
 }
 
-// wrapText cuts a text into lines of at most so many columns, where it has spaces.
+// wrapText breaks a text at spaces into lines of at most so many columns.
 func wrapText(text string, columns int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {

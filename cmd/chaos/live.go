@@ -96,10 +96,9 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	return nil
 }
 
-// unjudgedNote is what to say if nothing but the machine kept runs from being judged; empty otherwise.
-// One run in ten may be like that, and always one: a machine that does other work stands still at
-// times, and its owner learns nothing from a red line about that. More of them are too many, because
-// then the runs prove nothing.
+// unjudgedNote describes runs that could not be judged for no other reason than the machine; empty otherwise.
+// One run in ten may be like that, and always one: a busy machine stalls at times, and a failure would tell
+// its owner nothing. With more of them, the runs prove nothing.
 func unjudgedNote(done *live.Outcome, v verdict.Verdict) (tooMany bool, text string) {
 	if v != verdict.Inconclusive || done.Interrupted {
 		return false, ""
@@ -118,7 +117,7 @@ func unjudgedNote(done *live.Outcome, v verdict.Verdict) (tooMany bool, text str
 	return tooMany, text
 }
 
-// liveGround chooses where the plan runs: on this machine, or from the compose file.
+// liveGround chooses where the plan runs: on this machine, or in the containers of the compose file.
 func (a *app) liveGround(ctx context.Context, plan *live.Plan, f runFlags) error {
 	if f.target == targetCompose {
 		if _, err := os.Stat(f.file); err != nil {
@@ -135,7 +134,7 @@ func (a *app) liveGround(ctx context.Context, plan *live.Plan, f runFlags) error
 	return err
 }
 
-// daemonsOnServers returns the folder of the daemons, and sees to it that their servers are installed.
+// daemonsOnServers returns the folder of the daemons after ensuring that their servers are installed.
 func (a *app) daemonsOnServers(ctx context.Context) (string, error) {
 	bin, err := daemonFolder()
 	if err != nil {
@@ -147,7 +146,7 @@ func (a *app) daemonsOnServers(ctx context.Context) (string, error) {
 	return bin, nil
 }
 
-// daemonFolder is the folder of the daemons, beside this binary.
+// daemonFolder returns the folder of this binary, which has the daemons too.
 func daemonFolder() (string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -156,7 +155,7 @@ func daemonFolder() (string, error) {
 	return filepath.Dir(self), nil
 }
 
-// liveCounts says how much was not run and how much was repeated, if anything.
+// liveCounts lists how many scenarios were not run and how many runs were repeated, if any.
 func liveCounts(notes []string, repeated int, target string) (counts []string) {
 	where := "in the live world"
 	if target == targetCompose {
@@ -177,11 +176,10 @@ func liveCounts(notes []string, repeated int, target string) (counts []string) {
 	return counts
 }
 
-// moreRuns is the number of further runs of a live scenario whose fault has struck nothing.
+// moreRuns is the number of further runs of a live scenario whose fault struck nothing.
 const moreRuns = 4
 
-// plantableMutant returns a mutant that can be planted into a daemon, and checks that there are daemons
-// for it.
+// plantableMutant returns a mutant that can be planted into a daemon, and checks that such daemons exist.
 func plantableMutant(name string) (*mutant.Mutant, error) {
 	f, err := findMutant(name)
 	if f == nil || err != nil {
@@ -193,7 +191,7 @@ func plantableMutant(name string) (*mutant.Mutant, error) {
 	return f, mutatedDaemons()
 }
 
-// mutatedDaemons checks that daemons for mutants stand beside this binary.
+// mutatedDaemons checks that this binary's folder has daemons for mutants.
 func mutatedDaemons() error {
 	bin, err := daemonFolder()
 	if err != nil {
@@ -208,10 +206,10 @@ func mutatedDaemons() error {
 	return nil
 }
 
-// notExpressible begins the line about a scenario that the live world can't run.
+// notExpressible is the start of the line about a scenario that the live world can't run.
 const notExpressible = "not expressible: "
 
-// expressibleTargets leaves out scenarios that the live world can't run; it refuses those that were named.
+// expressibleTargets omits scenarios that the live world can't run; it refuses them if they were named.
 func (a *app) expressibleTargets(targets []explore.Target, named bool, f runFlags) (able []explore.Target, notes []string, err error) {
 	unable, where := capability.Unable, "in the live world"
 	if f.target == targetCompose {
@@ -250,7 +248,7 @@ func (a *app) printLiveRun(t live.Target, r *live.Result) {
 	}
 }
 
-// liveOutcome converts a live plan's outcome to that of a sweep.
+// liveOutcome converts the outcome of a live plan to that of a sweep.
 func (a *app) liveOutcome(done *live.Outcome, targets []explore.Target, f runFlags) *explore.Outcome {
 	out := &explore.Outcome{Wall: done.Wall, Records: done.Records}
 	out.Sweep = &verdict.Sweep{Scenarios: done.Scenarios, Go: runtime.Version(), Commit: explore.Commit(), Interrupted: done.Interrupted}

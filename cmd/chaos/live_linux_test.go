@@ -16,8 +16,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// pausedForLong is a run that stays in the middle of a fault, with a running action, until a test
-// ends it.
+// pausedForLong is a run that stays in the middle of a fault, with a running action, until a test ends it.
 const pausedForLong = `name: paused-for-long
 about: A worker stands still for longer than anybody waits.
 cluster:
@@ -34,8 +33,8 @@ expect:
   invariants: all
 `
 
-// However a live run ends in the middle of a fault, it leaves no daemon, action, server or port
-// behind. Its directory is gone at once or, if it could not clean up, after the next start.
+// A live run that ends in the middle of a fault leaves no daemon, action, server or port behind. Its
+// directory is gone immediately or, if it could not clean up, after the next start.
 func TestLiveRunLeavesNothingBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
@@ -111,8 +110,7 @@ func startLive(t *testing.T, bin, file string) *runningSystem {
 	return nil
 }
 
-// pausedWorker is the directory of the servers that belong to a paused child of a process; empty
-// for none.
+// pausedWorker returns the directory of the servers of a process's paused child; empty for none.
 func pausedWorker(parent int) string {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {

@@ -16,8 +16,7 @@ faults:
   - {when: {at: 2s}, freeze: shell-1, for: 5s}
 `
 
-// lint, and a run that names the scenario, report what the live world can't do before anything
-// starts.
+// lint, and a run that names the scenario, report the limits of the live world before anything starts.
 func TestLiveWorldLimitsAreReported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "frozen.yaml")
 	if err := os.WriteFile(file, []byte(frozen), 0o600); err != nil {
@@ -35,7 +34,7 @@ func TestLiveWorldLimitsAreReported(t *testing.T) {
 // onNode needs a program that the daemons' image lacks.
 var onNode = strings.ReplaceAll(calm, "shell", "node") //nolint:gochecknoglobals // a constant text
 
-// The limits of containers are reported before any engine is searched for.
+// The limits of containers are reported before searching for a container engine.
 func TestContainerLimitsAreReported(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "on-node.yaml")
 	if err := os.WriteFile(file, []byte(onNode), 0o600); err != nil {
@@ -52,7 +51,7 @@ func TestContainerLimitsAreReported(t *testing.T) {
 	runChaos(t, "run", "ttl-race", "--world", "live", "--target", "kubernetes").expectOutput(t, 2, "allowed: processes, compose")
 }
 
-// Without containers, the error says where it searched and what to do next.
+// Without containers, the error lists the searched places and the next step.
 func TestMissingContainersAreReported(t *testing.T) {
 	args := []string{"run", "ttl-race", "--world", "live", "--target", "compose", "--out", t.TempDir(), "--file"}
 	t.Setenv("HANDOFF_WITHOUT", "docker")
@@ -65,7 +64,7 @@ func TestMissingContainersAreReported(t *testing.T) {
 	runChaos(t, append(args, "nowhere.yaml")...).expectOutput(t, 2, "--file nowhere.yaml")
 }
 
-// A sweep counts what it could not run and what it repeated.
+// A sweep counts the scenarios that it could not run and the repeated runs.
 func TestLiveCountsReportSkippedRuns(t *testing.T) {
 	got := liveCounts([]string{"left out: a", notExpressible + "b", notExpressible + "c"}, 1, targetProcesses)
 	want := []string{

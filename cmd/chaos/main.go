@@ -31,24 +31,23 @@ func runProgram() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// The first Ctrl-C ends the sweep and writes its report; a second one ends the program.
 	context.AfterFunc(ctx, stop)
-	// A sweep makes short-lived worlds of a few megabytes each. With Go's default, which collects
-	// at twice the live heap, it spends a sixth of its time on garbage. 400 takes 5 % longer than
-	// 800, and 1,600 gains nothing more.
+	// A sweep makes short-lived worlds of a few megabytes each. With Go's default, which collects at twice
+	// the live heap, it spends a sixth of its time on garbage. 400 takes 5 % longer than 800, and 1,600 gains
+	// nothing more.
 	debug.SetGCPercent(800)
-	// Nobody asks this process for a profile of its memory, and the samples for one take a hundredth
-	// of a sweep.
+	// Memory profiles of this process are not needed, and their samples take a hundredth of a sweep.
 	runtime.MemProfileRate = 0
 	return runArgs(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
 
-// runArgs is the whole program; it returns the exit code.
+// runArgs runs the command line and returns the exit code.
 func runArgs(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	a := &app{out: newTerminal(stdout), err: newTerminal(stderr)}
 	root := a.rootCommand()
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	// Help has no error of its own.
+	// Cobra's help returns no error.
 	var refused error
 	help := root.HelpFunc()
 	root.SetHelpFunc(func(cmd *cobra.Command, given []string) {
@@ -80,7 +79,7 @@ type app struct {
 	code int
 }
 
-// failure is an error with an exit code of its own.
+// failure is an error with an exit code.
 type failure struct {
 	code int
 	text string
@@ -89,12 +88,12 @@ type failure struct {
 // Error implements error.
 func (f *failure) Error() string { return f.text }
 
-// usageError refuses the user's request.
+// usageError returns the error of an invalid request.
 func usageError(format string, args ...any) error {
 	return &failure{verdict.ExitUsage, fmt.Sprintf(format, args...)}
 }
 
-// harnessError says that the harness could not do its work.
+// harnessError returns the error of a harness that could not do its work.
 func harnessError(format string, args ...any) error {
 	return &failure{verdict.ExitBroken, fmt.Sprintf(format, args...)}
 }
@@ -108,7 +107,7 @@ func (a *app) reportHang(err error) error {
 	return harnessError("%v", err)
 }
 
-// unknownNameError refuses a name that is not in a list.
+// unknownNameError returns the error of a name that is not in a list.
 func unknownNameError(what, got string, allowed []string) error {
 	return usageError("%s", unknownText(what, got, allowed))
 }
@@ -132,11 +131,11 @@ func listingCommand(what string) string {
 	return "chaos list"
 }
 
-// mostShown is the greatest number of names in a message: a longer list helps nobody.
+// mostShown is the maximum number of names in a message.
 const mostShown = 30
 
-// shownNames lists the allowed names. If there are many, it lists those that share a word with the given
-// name and says how many others there are, and which command lists them.
+// shownNames lists the allowed names. If there are many, it lists only those that share a word with the given
+// name, with the number of others and the command that lists all.
 func shownNames(got string, allowed []string, command string) string {
 	if len(allowed) <= mostShown {
 		return strings.Join(allowed, ", ")
@@ -157,7 +156,7 @@ func shownNames(got string, allowed []string, command string) string {
 	return fmt.Sprintf("%s, and %d others; %s shows them", strings.Join(like, ", "), len(allowed)-len(like), command)
 }
 
-// likelyName is the allowed name that was probably meant: misspelt, or cut short.
+// likelyName is the allowed name that was probably meant: misspelt or abbreviated.
 func likelyName(got string, allowed []string) string {
 	if near := yamlfile.Nearest(got, allowed); near != "" || got == "" {
 		return near
@@ -170,8 +169,7 @@ func likelyName(got string, allowed []string) string {
 	return ""
 }
 
-// The descriptions of the commands that a program for the simulator alone (simulator.go) lists without
-// having them.
+// Descriptions of the commands that the simulator-only program (simulator.go) lists without having them.
 const (
 	upShort      = "Real PostgreSQL, RabbitMQ, executor and workers on this machine, until Ctrl-C"
 	injectShort  = "Break a running system by hand"
@@ -237,7 +235,7 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// unknownCommand refuses a word that the root was given before a flag.
+// unknownCommand refuses an unknown word before a flag of the root.
 func unknownCommand(cmd *cobra.Command) error {
 	words := cmd.Flags().Args()
 	if cmd.HasParent() || len(words) == 0 {
@@ -246,7 +244,7 @@ func unknownCommand(cmd *cobra.Command) error {
 	return unknownNameError("command", words[0], commandNames(cmd))
 }
 
-// flagError refuses an unknown flag and suggests a similar one, or refuses a flag's value.
+// flagError refuses an unknown flag and suggests a similar one, or refuses the value of a flag.
 func flagError(cmd *cobra.Command, err error) error {
 	var twice *givenTwiceError
 	if errors.As(err, &twice) {
@@ -283,7 +281,7 @@ func flagError(cmd *cobra.Command, err error) error {
 	return usageError("%s: %s", cmd.Name(), unknownText("flag", got, known))
 }
 
-// noArgs refuses arguments of a command without arguments.
+// noArgs refuses arguments.
 func noArgs(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return usageError("%s takes no argument, and got %q; %s --help shows its flags", cmd.Name(), args[0], cmd.CommandPath())
@@ -291,7 +289,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// needsOne refuses anything but one argument, and shows what it looks like.
+// needsOne refuses anything but one argument, and shows an example.
 func needsOne(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {

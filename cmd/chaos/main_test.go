@@ -96,7 +96,7 @@ func TestRunPasses(t *testing.T) {
 	}
 }
 
-// After the first failure no run begins. Those in progress end, at most one for each processor.
+// After the first failure no run begins. Runs in progress end, at most one for each processor.
 func TestRunFailsFast(t *testing.T) {
 	path := writeFile(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
 	s := runChaos(t, "run", path, "--profile", "hardened", "--varied=never", "--seeds", "500", "--fail-fast", "--out", t.TempDir())
@@ -113,13 +113,13 @@ func TestRunFailsFast(t *testing.T) {
 	runChaos(t, "run", path, "--fail-fast", "--world", "live").expectOutput(t, 2, "--fail-fast is for the simulated world")
 }
 
-// With - standard output holds the result and nothing else, so that it can be piped.
+// With - standard output has only the result, so that it can be piped.
 func TestRunWritesTheResultToStandardOutput(t *testing.T) {
 	path := writeFile(t, "calm.yaml", calm)
 	for flag, begins := range map[string]string{"--json": "{", "--junit": "<?xml"} {
 		s := runChaos(t, "run", path, "--seed", "1", "--out", t.TempDir(), flag, "-")
 		if !strings.HasPrefix(s.out, begins) || strings.Contains(s.out, "report:") || !strings.Contains(s.err, "report:") || s.code != 0 {
-			t.Errorf("%s - exits with %d and prints\n%.300s\nand beside it\n%s", flag, s.code, s.out, s.err)
+			t.Errorf("%s - exits with %d and prints\n%.300s\nand to standard error\n%s", flag, s.code, s.out, s.err)
 		}
 	}
 	runChaos(t, "run", path, "--json", "-", "--junit", "-").expectOutput(t, 2, "--json and --junit are both -")
@@ -159,8 +159,8 @@ func TestRunIsInconclusive(t *testing.T) {
 	s.expectOutput(t, 3, "INCONCLUSIVE calm (hardened)", "the fault “crash shell-1” did not fire in this run", "calm      documented  1 ")
 }
 
-// A fault has to make a difference in one run of a sweep. A run alone that it misses proves nothing,
-// and docs/judging.md says both, and from how many seeds on situations are demanded.
+// A fault has to affect at least one run of a sweep. A single run that it misses proves nothing.
+// docs/judging.md describes both, and the number of seeds from which situations are demanded.
 func TestFaultMayMissSingleRunsOfSweep(t *testing.T) {
 	path := writeFile(t, "calm.yaml", calm+"faults:\n  - {when: {between: [1s, 20s]}, stuck_queue: shell-1, for: 1s}\n")
 	run := func(args ...string) commandOutput {
@@ -355,7 +355,7 @@ func TestLists(t *testing.T) {
 	runChaos(t, "list").expectOutput(t, 0, scenarios.Names()...)
 	for _, f := range fault.Kinds() {
 		if said := runChaos(t, "list", "--faults"); !strings.Contains(strings.Join(strings.Fields(said.out), " "), f.Example+" "+f.Name+": "+f.About) {
-			t.Errorf("%s does not stand in its list as a scenario writes it:\n%s", f.Name, said.out)
+			t.Errorf("%s is not listed in the syntax of a scenario:\n%s", f.Name, said.out)
 		}
 	}
 	for _, x := range scenario.Triggers() {
@@ -372,7 +372,6 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// The list of faults fits a terminal.
 func TestFaultListFitsTerminal(t *testing.T) {
 	for line := range strings.Lines(runChaos(t, "list", "--faults").out) {
 		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > 100 {
@@ -383,13 +382,13 @@ func TestFaultListFitsTerminal(t *testing.T) {
 
 func TestMutants(t *testing.T) {
 	runChaos(t, "mutants", "--only", "unguarded-monitor").expectOutput(t, 0, "killed by invariant ", "1 of 1 mutants killed")
-	// A scenario without faults finds nothing, and need not: it is no mutant's own scenario.
+	// A scenario without faults finds nothing, and need not: no mutant belongs to it.
 	runChaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", writeFile(t, "calm.yaml", calm), "--seeds", "2").
 		expectOutput(t, 0, "survived 4 runs", "0 of 1 mutants killed")
-	// The mutant's own scenario must find it, but in two seconds nothing happens in it.
+	// The mutant's own scenario must find it, but nothing happens in its two seconds.
 	own := writeFile(t, "own.yaml", strings.Replace(calm, "name: calm", "name: "+mutant.Find("unguarded-monitor").Scenario, 1))
 	runChaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", own, "--seeds", "2").expectOutput(t, 1, "MISSED", "0 of 1 mutants killed")
-	// A scenario that fails by itself says so, and finds nothing by what it breaks anyway.
+	// A scenario that fails without a mutant is reported, and its broken rules don't count as findings.
 	broken := writeFile(t, "hopeless.yaml", strings.Replace(hopeless, "name: calm", "name: hopeless", 1))
 	said := runChaos(t, "mutants", "--only", "unguarded-monitor", "--scenario", broken, "--seeds", "2")
 	said.expectOutput(t, 0, "hopeless (hardened) fails without a mutant, in 2 of 2 seeds: expectation: 0 of 5 executions ended as failed",
@@ -417,7 +416,7 @@ func TestVersionAndHelp(t *testing.T) {
 	runChaos(t, "help", "run").expectOutput(t, 0, "--check-determinism")
 }
 
-// Whoever asks for help sees what to type. One seed is not what run does by default.
+// Help shows examples. One seed is not what run does by default.
 func TestHelpHasExamples(t *testing.T) {
 	for _, name := range []string{"run", "replay", "diff", "why", "export", "mutants", "list", "lint", "check", "new", "shrink", "merge"} {
 		runChaos(t, name, "--help").expectOutput(t, 0, "Examples:\n  bin/chaos "+name)

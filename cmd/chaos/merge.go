@@ -16,7 +16,6 @@ import (
 	"handoff/sim/explore"
 )
 
-// mergeFlags are the flags of merge.
 type mergeFlags struct {
 	reportFlags
 	partial bool
@@ -123,7 +122,7 @@ func (a *app) mergeRuns(ctx context.Context, set shard.Set, f mergeFlags, begin 
 	return nil
 }
 
-// sourcesOf are the scenarios of targets that are not of the library.
+// sourcesOf returns the scenarios of targets outside the library.
 func sourcesOf(targets []explore.Target) (sources []reports.Source) {
 	seen := make(map[string]bool)
 	for _, t := range targets {
@@ -136,7 +135,7 @@ func sourcesOf(targets []explore.Target) (sources []reports.Source) {
 	return sources
 }
 
-// targetsOf are the targets of a sweep's results. Their scenarios are of the library, or among the sources.
+// targetsOf returns the targets of a sweep's results. Their scenarios are from the library or the sources.
 func targetsOf(s *verdict.Sweep, sources []reports.Source) ([]explore.Target, error) {
 	known := make(map[string]*scenario.Scenario)
 	for _, from := range sources {
@@ -164,8 +163,8 @@ func targetsOf(s *verdict.Sweep, sources []reports.Source) ([]explore.Target, er
 // lookEvery is the interval at which --wait looks for shares.
 const lookEvery = 2 * time.Second
 
-// gatherShares finds and verifies the shares. With a patience it waits until all are there. Meanwhile it
-// assumes that an unreadable file is still being copied.
+// gatherShares finds and verifies the shares. With a patience it waits until all exist. Meanwhile it assumes
+// that an unreadable file is still being copied.
 func (a *app) gatherShares(ctx context.Context, args []string, patience time.Duration) (set shard.Set, err error) {
 	until := time.Now().Add(patience)
 	known := make(map[string]shard.File)
@@ -186,7 +185,7 @@ func (a *app) gatherShares(ctx context.Context, args []string, patience time.Dur
 	return set, nil
 }
 
-// readShares reads the shares that are not known yet.
+// readShares reads the new shares and adds them to known.
 func (a *app) readShares(args []string, known map[string]shard.File) (shard.Set, error) {
 	paths, err := shard.Find(args)
 	if err != nil {

@@ -28,7 +28,7 @@ func runShares(t *testing.T, args ...string) (dir string, folders []string) {
 	return dir, folders
 }
 
-// folderFlag is the flag that names the folder of a command.
+// folderFlag is the flag for the output folder of a command.
 func folderFlag(args []string) string {
 	if args[0] == "mutants" {
 		return "--report"
@@ -69,8 +69,7 @@ func sameFiles(t *testing.T, want, got string) {
 	}
 }
 
-// Three scenarios, one of which fails, so that records are merged too. make shards does this with
-// the whole library.
+// Of three scenarios one fails, so that records are merged too. make shards does this with the whole library.
 func TestFourSharesMergeByteForByte(t *testing.T) {
 	skipInMakeCheck(t)
 	args := []string{"run", "ttl-race", "worker-stops-mid-execution", "network-partition", "--mutant", "unguarded-monitor", "--seeds", "8"}
@@ -83,8 +82,7 @@ func TestFourSharesMergeByteForByte(t *testing.T) {
 	s.expectOutput(t, 1, "FAIL ttl-race (hardened)", "fail: 54 runs", "with the mutant unguarded-monitor planted", "share 4/4: ")
 	sameFiles(t, one, merged)
 
-	// The second share is run again, and the shares are given in another order, the third one
-	// twice.
+	// The second share is repeated, and the shares are given in another order, the third one twice.
 	again := filepath.Join(t.TempDir(), "again")
 	runChaos(t, append(args, "--shard", "2/4", "--out", again)...).expectOutput(t, 1)
 	merged = filepath.Join(t.TempDir(), "merged")
@@ -92,7 +90,7 @@ func TestFourSharesMergeByteForByte(t *testing.T) {
 	sameFiles(t, one, merged)
 }
 
-// Of three shares of two runs, one is empty, which is no error.
+// One of three shares of two runs is empty, which is no error.
 func TestShareMayBeEmpty(t *testing.T) {
 	path := writeFile(t, "calm.yaml", strings.Replace(calm, ", documented", "", 1))
 	for i, runs := range []string{"pass: 1 run,", "pass: 1 run,", "pass: 0 runs,"} {
@@ -125,7 +123,7 @@ func TestMissingSharesAreNamed(t *testing.T) {
 	runChaos(t, "merge", filepath.Join(dir, "7")).expectOutput(t, 2, "no such share: ")
 }
 
-// triggerWriter is a writer that does something once, when a given text is written.
+// triggerWriter is a writer that calls do once, when a given text is written.
 type triggerWriter struct {
 	bytes.Buffer
 	text string
@@ -148,7 +146,7 @@ func TestMergeWaitsForTheLastShare(t *testing.T) {
 	if err := os.Rename(folders[2], late); err != nil {
 		t.Fatal(err)
 	}
-	// The last share appears after the others were found, at first only half copied.
+	// The last share appears after the others were found, at first only partly copied.
 	half := filepath.Join(folders[2], shard.FileName)
 	stderr := &triggerWriter{text: "share 4/4: ", do: func() {
 		if err := os.MkdirAll(folders[2], 0o755); err != nil {
@@ -219,7 +217,7 @@ func TestShareLeavesSweepConditionsToMerge(t *testing.T) {
 	}
 }
 
-// A reader of the log can begin with the first failure while the sweep goes on.
+// A reader of the log can begin with the first failure during the sweep.
 func TestFailureIsReportedImmediately(t *testing.T) {
 	path := writeFile(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1))
 	args := []string{"run", path, "--profile", "hardened", "--seeds", "2", "--varied=never", "--shard", "2/2", "--out", t.TempDir()}
@@ -247,7 +245,7 @@ func TestSharesOfMutantsMerge(t *testing.T) {
 		t.Error("nothing was killed: the test compares too little")
 	}
 	if got, err := os.ReadFile(filepath.Join(merged, "mutants.json")); err != nil || !bytes.Equal(got, want) {
-		t.Errorf("mutants.json is another one: %v\n%s", err, got)
+		t.Errorf("mutants.json differs: %v\n%s", err, got)
 	}
 	if err := os.RemoveAll(folders[2]); err != nil {
 		t.Fatal(err)
@@ -292,7 +290,7 @@ func TestSharesOfAnotherProgramAreRefused(t *testing.T) {
 	runChaos(t, "merge", dir, "--out", out).expectOutput(t, 2, `this program can't merge shares of kind "dance"`)
 }
 
-// It is interrupted when the first failure is printed, which is after the first run.
+// The share is interrupted when the first failure is printed, after the first run.
 func TestInterruptedShareMakesMergeIncomplete(t *testing.T) {
 	args := []string{"run", writeFile(t, "hopeless.yaml", strings.Replace(hopeless, "calm", "hopeless", 1)), "--seeds", "40", "--varied=never"}
 	dir, folders := runShares(t, args...)
@@ -310,6 +308,6 @@ func TestInterruptedShareMakesMergeIncomplete(t *testing.T) {
 	merged := filepath.Join(t.TempDir(), "merged")
 	runChaos(t, "merge", dir, again, "--out", merged).expectOutput(t, 1, "Interrupted")
 	if text, err := os.ReadFile(filepath.Join(merged, "summary.md")); err != nil || !strings.Contains(string(text), "of 40 seeds") {
-		t.Errorf("nothing says how much was asked for: %v\n%s", err, text)
+		t.Errorf("the requested number of seeds is not mentioned: %v\n%s", err, text)
 	}
 }

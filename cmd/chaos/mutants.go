@@ -13,12 +13,11 @@ import (
 	"handoff/sim/explore"
 )
 
-// mutantSeeds is the number of seeds of each scenario and profile after which a surviving mutant
-// counts as missed.
+// mutantSeeds is the number of seeds of each scenario and profile after which a surviving mutant counts as
+// missed.
 const mutantSeeds = 500
 
-// liveMutantSeeds is the number of runs, each in real time, after which a mutant has survived its
-// own scenario.
+// liveMutantSeeds is the number of real-time runs after which a mutant has survived its own scenario.
 const liveMutantSeeds = 3
 
 func (a *app) mutantsCommand() *cobra.Command {
@@ -87,7 +86,7 @@ says which kills which.`,
 	return cmd
 }
 
-// hunt says which mutants to run, and how.
+// hunt selects the mutants to run, and the scenarios and seeds.
 type hunt struct {
 	only, one string
 	seeds     int
@@ -156,7 +155,7 @@ func (a *app) printOwnFailures(own []explore.OwnFailure, seeds int) {
 	}
 }
 
-// clearLine clears a terminal's last line.
+// clearLine clears the last line of a terminal.
 const clearLine = "\r\x1b[K"
 
 // printKill shows the progress: one changing line on a terminal, otherwise a line for each mutant.

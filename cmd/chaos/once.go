@@ -14,8 +14,7 @@ type onceValue struct {
 	given *string
 }
 
-// takeOnce makes a flag refuse a second value that differs from its first. Flags that are lists take
-// as many as they are given.
+// takeOnce makes a flag refuse a second, different value. Lists accept any number of values.
 func takeOnce(f *pflag.Flag) {
 	if _, list := f.Value.(pflag.SliceValue); list {
 		return

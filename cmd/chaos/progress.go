@@ -12,12 +12,12 @@ import (
 	"handoff/sim/explore"
 )
 
-// progressInterval is the interval of progress lines in a pipe: often enough to follow a CI log, seldom enough
+// progressInterval is the interval of progress lines in a pipe: short enough to follow a CI log, long enough
 // to read it afterwards.
 const progressInterval = 5 * time.Second
 
-// progress shows the progress of a sweep: one changing line on a terminal, plain lines elsewhere,
-// nothing with --quiet.
+// progress shows the progress of a sweep: one changing line on a terminal, plain lines elsewhere, nothing
+// with --quiet.
 type progress struct {
 	out         *terminal
 	bars        *mpb.Progress
@@ -41,15 +41,15 @@ func newProgress(out *terminal, total int, quiet bool) *progress {
 	return p
 }
 
-// showProgress is explore.Options.Progress.
+// showProgress implements explore.Options.Progress.
 func (p *progress) showProgress(at explore.Progress) {
 	if p.quiet {
 		return
 	}
 	p.at.Store(&at)
 	if at.Failed != nil {
-		// Print failures while the sweep goes on, so that a reader can begin with the first.
-		// The result names the smallest seed, which may be another one.
+		// Print failures during the sweep, so that a reader can begin with the first. The result names the
+		// smallest seed, which may be another one.
 		said := fmt.Sprintf("%s in seed %d, the first to end: %s", at.Failed, at.Seed, at.Broken)
 		again := at.Failed.Reproduce(at.Seed, p.mutant)
 		p.printLine(p.out.red("FAIL") + " " + said + "; reproduce: " + again)
@@ -64,7 +64,7 @@ func (p *progress) showProgress(at explore.Progress) {
 	}
 }
 
-// printLine prints a line that stays.
+// printLine prints a permanent line.
 func (p *progress) printLine(text string) {
 	if p.bars != nil {
 		_, _ = p.bars.Write([]byte(text + "\n"))

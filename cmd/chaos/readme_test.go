@@ -15,7 +15,7 @@ var updateReadme = flag.Bool("update", false, "write what the programs print int
 type example struct {
 	// command is the last line of the block of commands.
 	command string
-	// begin and end enclose the output in the page.
+	// begin and end are the offsets of the output in the page.
 	begin, end int
 }
 
@@ -37,7 +37,7 @@ func findExamples(page string) (all []example) {
 	return all
 }
 
-// typedArgs is a command of the page as the program gets it; `make demo` is its first run.
+// typedArgs returns the arguments of a command of the page; `make demo` stands for its first run.
 func typedArgs(t *testing.T, command, makefile string) []string {
 	t.Helper()
 	if command == "make demo" {
@@ -57,10 +57,11 @@ func typedArgs(t *testing.T, command, makefile string) []string {
 	return strings.Fields(rest)
 }
 
-// widest is how many characters of a line README.md shows.
+// widest is the maximum number of characters in a line of README.md.
 const widest = 124
 
-// shownBeginning is what README.md shows of an output: its lines up to the first empty one, long ones cut.
+// shownBeginning returns the part of an output that README.md shows: its lines up to the first empty one,
+// truncated.
 func shownBeginning(out string) string {
 	first, _, _ := strings.Cut(out, "\n\n")
 	lines := strings.Split(strings.TrimSpace(first), "\n")
@@ -124,7 +125,7 @@ func TestReadmeShowsCommandOutput(t *testing.T) {
 
 var demoFolder = regexp.MustCompile(`reports/out/demo/([\w.-]+)`)
 
-// A page that names what the demo has written can be followed after `make demo`.
+// The folders of the demo that pages name exist after `make demo`.
 func TestDemoWritesFoldersNamedInPages(t *testing.T) {
 	makefile, err := os.ReadFile("../../Makefile")
 	if err != nil {

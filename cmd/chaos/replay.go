@@ -20,7 +20,6 @@ import (
 	"handoff/sim/explore"
 )
 
-// replayFlags are the flags of replay.
 type replayFlags struct {
 	runChoice
 	execution int64
@@ -87,7 +86,7 @@ func (a *app) replayRun(ctx context.Context, cmd *cobra.Command, file string, f 
 	return nil
 }
 
-// replayTarget returns the one scenario, under the one profile.
+// replayTarget returns the target of a single scenario under one profile.
 func replayTarget(file, profile string) (explore.Target, error) {
 	list, err := loadScenarios([]string{file})
 	if err != nil {
@@ -153,8 +152,8 @@ func (s *story) printEvents() {
 	fmt.Fprintln(s.out)
 }
 
-// printViolations prints the violations of the steps before one. They are in the order in which they were
-// found, which is that of their steps, except for those found at the end.
+// printViolations prints the violations of the steps before one. They are ordered by their discovery, which
+// is the order of their steps, except for those found at the end.
 func (s *story) printViolations(before uint64) {
 	for ; s.marked < len(s.rec.Violations) && s.rec.Violations[s.marked].Step < before; s.marked++ {
 		v := &s.rec.Violations[s.marked]
@@ -171,7 +170,7 @@ func (a *app) printState(out *bufio.Writer, t explore.Target, rec *verdict.Recor
 	at := "at the end of the run"
 	if f.to < r.Steps {
 		at = fmt.Sprintf("after step %d", f.to)
-		plain, _, _ := t.Plain(f.seed) // it was drawn for the record already
+		plain, _, _ := t.Plain(f.seed) // already drawn for the record
 		r = sim.Run(plain.Scenario, t.Profile, sim.Options{Seed: f.seed, Mutant: planted, MaxSteps: max(f.to, 1)})
 	}
 	row, known := r.Execution(execution.ID(f.execution))
@@ -221,8 +220,7 @@ func stateLine(e *execution.Execution, workers map[execution.WorkerID]string) st
 	return b.String()
 }
 
-// printReplayEnd prints the verdict. If nothing was violated, it says how to find a seed with a
-// violation.
+// printReplayEnd prints the verdict. Without a violation, it prints how to find a seed with one.
 func (a *app) printReplayEnd(out *bufio.Writer, t explore.Target, rec *verdict.Record, sc *verdict.Scenario, planted *mutant.Mutant) {
 	for i := range rec.Violations {
 		v := &rec.Violations[i]

@@ -15,8 +15,8 @@ import (
 	"handoff/sim/explore"
 )
 
-// printSweepResult prints the result of a sweep: the failures and how to reproduce them, the
-// inconclusive results with their reasons, and a line for each scenario.
+// printSweepResult prints the result of a sweep: the failures and how to reproduce them, the inconclusive
+// results with their reasons, and a line for each scenario.
 func (a *app) printSweepResult(out *explore.Outcome, targets []explore.Target, f *mutant.Mutant, folder string) {
 	index := filepath.Join(folder, "index.html")
 	for i, sc := range out.Sweep.Scenarios {
@@ -24,7 +24,7 @@ func (a *app) printSweepResult(out *explore.Outcome, targets []explore.Target, f
 		case verdict.Fail:
 			a.printFailure(sc, index)
 		case verdict.Inconclusive:
-			// In an interrupted sweep everything is inconclusive; the table says so once.
+			// In an interrupted sweep everything is inconclusive, and the table shows it once.
 			if !out.Sweep.Interrupted || len(sc.Why) > 1 {
 				a.printInconclusive(sc, targets[i].Argument())
 			}
@@ -55,7 +55,7 @@ func (a *app) printSweepResult(out *explore.Outcome, targets []explore.Target, f
 	fmt.Fprintf(a.out, "report: %s\n", index)
 }
 
-// printFailure prints a failure: what was broken, where, and how to reproduce it.
+// printFailure prints a failure: the broken rule, the place, and how to reproduce it.
 func (a *app) printFailure(sc *verdict.Scenario, index string) {
 	v := &sc.Violations[0]
 	fmt.Fprintf(a.out, "%s %s (%s)\n", a.out.red("FAIL"), a.out.bold(sc.Name), profileOf(sc))
@@ -143,7 +143,7 @@ func (a *app) printColouredTable(table string) {
 	}
 }
 
-// indentRest moves all lines but the first under the first.
+// indentRest indents all lines except the first.
 func indentRest(text, under string) string {
 	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+under)
 }

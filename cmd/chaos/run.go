@@ -15,10 +15,9 @@ import (
 	"handoff/sim/explore"
 )
 
-// defaultSeeds is the number of seeds of a scenario, unless --seeds says otherwise.
+// defaultSeeds is the number of seeds of a scenario, unless --seeds is given.
 const defaultSeeds = 60
 
-// runFlags are the flags of run.
 type runFlags struct {
 	reportFlags
 	world, profile, mutant string
@@ -27,26 +26,26 @@ type runFlags struct {
 	varied                 string
 	quiet, failFast        bool
 	oneSeed                bool
-	// chosen says that a flag says which runs are meant; see applyRegression.
+	// chosen reports whether a flag selects runs; see applyRegression.
 	chosen       bool
 	scale        float64
 	parallel     int
 	agree        bool
 	target, file string
 	shard        string
-	// share is shard, parsed; header describes the share, once the targets are known.
+	// share is the parsed shard; header describes the share, once the targets are known.
 	share  shard.Share
 	header func(shard.Share, []explore.Target, int) shard.Header
 }
 
-// defaultScale is the smallest time scale that the default configuration allows: it turns AMQP
-// heartbeats of 5 s into their minimum of one second.
+// defaultScale is the smallest time scale that the default configuration allows: it turns AMQP heartbeats of
+// 5 s into their minimum of one second.
 const defaultScale = 0.2
 
-// composeFile is the system in containers, which live runs use and which can be broken by hand.
+// composeFile defines the containers that live runs use and that can be broken by hand.
 const composeFile = "docker-compose.chaos.yaml"
 
-// The environments of a live run: processes of this machine, or the containers of a compose file.
+// Environments of a live run: processes of this machine, or the containers of a compose file.
 const (
 	targetProcesses = "processes"
 	targetCompose   = "compose"
@@ -131,8 +130,8 @@ one, and needs nothing of the others. Give the folders of all parts to chaos mer
 	return cmd
 }
 
-// refuseForeignFlags refuses a flag that was given for a world in which it means nothing, so that it isn't
-// silently ignored.
+// refuseForeignFlags refuses a flag that has no meaning in the given world, so that it isn't silently
+// ignored.
 func refuseForeignFlags(cmd *cobra.Command, world string, only scenario.World, flags ...string) error {
 	if world == string(only) || world != string(scenario.Sim) && world != string(scenario.Live) {
 		return nil
@@ -225,7 +224,7 @@ func (a *app) runScenarios(ctx context.Context, args []string, f runFlags) error
 		o.First, o.Seeds = f.seed, 1
 	}
 	targets = f.varyTargets(targets, &o)
-	// A single seed ends before there is any progress to show.
+	// A single seed ends before it has any progress to show.
 	p := newProgress(a.err, explore.Runs(targets, o), f.quiet || f.oneSeed)
 	p.mutant = planted
 	o.Progress = p.showProgress
@@ -252,8 +251,7 @@ func (a *app) runScenarios(ctx context.Context, args []string, f runFlags) error
 	return nil
 }
 
-// crossMutants returns the matrix of the scenarios that were run, for the report; nil if it was
-// interrupted.
+// crossMutants returns the matrix of the scenarios that were run, for the report; nil if interrupted.
 func (a *app) crossMutants(ctx context.Context, targets []explore.Target, seeds int, share shard.Share) *verdict.Matrix {
 	var chosen []*scenario.Scenario
 	for _, t := range targets {

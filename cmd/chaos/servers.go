@@ -45,7 +45,7 @@ them when the command ends. Its exit code is the command's.`,
 	}
 }
 
-// besideServers runs a command with the addresses of servers that it starts, and ends them.
+// besideServers starts servers, runs a command with their addresses, and stops them.
 func (a *app) besideServers(ctx context.Context, command []string) error {
 	path, err := exec.LookPath(command[0])
 	if err != nil {
@@ -58,7 +58,7 @@ func (a *app) besideServers(ctx context.Context, command []string) error {
 	c := exec.CommandContext(ctx, path, command[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
 	c.Env = append(os.Environ(), variables...)
-	// The command has heard Ctrl-C itself. It gets the time to end what it has started.
+	// The command received Ctrl-C too. It gets time to stop what it has started.
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	c.WaitDelay = time.Minute
 	ran := c.Run()

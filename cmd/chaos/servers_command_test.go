@@ -10,7 +10,7 @@ import (
 	"handoff/chaos/servers"
 )
 
-// Without servers to start, the command runs all the same: its tests say what they miss.
+// Without servers, the command still runs: its tests report what they lack.
 func TestServersCommand(t *testing.T) {
 	t.Setenv(servers.Without, "postgres,rabbitmq")
 	for _, c := range []struct {

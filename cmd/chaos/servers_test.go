@@ -6,7 +6,7 @@ import (
 	"handoff/chaos/servers"
 )
 
-// If no way leads to servers, one message says where it searched and what to do.
+// If no servers can be found, one message lists the searched places and the next steps.
 func TestMissingServersAreReported(t *testing.T) {
 	t.Setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
 	t.Setenv(servers.AddressPostgres, "")

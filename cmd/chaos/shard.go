@@ -26,8 +26,8 @@ func parseShare(text string) (shard.Share, error) {
 	return s, nil
 }
 
-// shareHeader describes the share and the whole to which it belongs. It contains every flag that
-// influences the results, so no new flag is forgotten.
+// shareHeader describes the share and its job. It contains every flag that influences the results, so that no
+// new flag is forgotten.
 func shareHeader(cmd *cobra.Command, s shard.Share, seeds int, targets []explore.Target) shard.Header {
 	h := shard.Header{Share: s, Commit: explore.Commit(), Go: runtime.Version(), Seeds: seeds, Asked: make(map[string]string)}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -47,7 +47,7 @@ func shareHeader(cmd *cobra.Command, s shard.Share, seeds int, targets []explore
 	return h
 }
 
-// removeOldShare removes an older share, so that nothing merges it while this one is made.
+// removeOldShare removes an older share, so that it is not merged while the new one is made.
 func removeOldShare(out string) error {
 	if err := os.Remove(filepath.Join(out, shard.FileName)); err != nil && !os.IsNotExist(err) {
 		return usageError("--out: removing the share of an earlier run: %s", fileErrorText(err))

@@ -66,8 +66,8 @@ func (a *app) lintFiles(args []string) error {
 	return nil
 }
 
-// mistakesOf counts the mistakes of each file that an argument's error is about. A file or folder that
-// can't be read is one.
+// mistakesOf counts the mistakes of each file in an argument's error. An unreadable file or folder is one
+// mistake.
 func mistakesOf(err error) (counts []int) {
 	var problems yamlfile.Errors
 	several, ok := err.(interface{ Unwrap() []error })
@@ -85,8 +85,8 @@ func mistakesOf(err error) (counts []int) {
 	return counts
 }
 
-// liveWorld says whether the live world can run a scenario at its default time scale. unable says
-// what the world, or a part of it, can't do.
+// liveWorld describes whether the live world can run a scenario at its default time scale. unable names what
+// the world, or a part of it, can't do.
 func liveWorld(s *scenario.Scenario, unable func(*scenario.Scenario, config.Profile, float64) string) string {
 	var problems []string
 	for _, p := range s.Profiles {

@@ -21,7 +21,6 @@ import (
 	"handoff/reports"
 )
 
-// soakFlags are the flags of soak.
 type soakFlags struct {
 	lasts       time.Duration
 	seed        uint64
@@ -171,7 +170,6 @@ func (a *app) runSoak(ctx context.Context, f soakFlags, plan *soak.Plan, s *scen
 	return r, nil
 }
 
-// printSoakResult prints the result of a soak.
 func (a *app) printSoakResult(r *soak.Result, f soakFlags) {
 	how := "given"
 	if r.Held > 0 {

@@ -36,7 +36,7 @@ func (t *terminal) green(s string) string  { return t.colourText("32", s) }
 func (t *terminal) bold(s string) string   { return t.colourText("1", s) }
 func (t *terminal) dim(s string) string    { return t.colourText("2", s) }
 
-// colourVerdict colours a verdict, or a word that stands for one.
+// colourVerdict colours a verdict or a similar word.
 func (t *terminal) colourVerdict(v string) string {
 	switch v {
 	case "pass", "killed", "ok":

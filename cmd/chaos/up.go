@@ -23,7 +23,7 @@ import (
 	"handoff/core/worker/subprocess"
 )
 
-// upFlags configure the system. Those that the daemons have, too, are called and written as there.
+// upFlags configure the system. Flags that the daemons have too use the same names and syntax.
 type upFlags struct {
 	executors, workers int
 	config             string
@@ -54,7 +54,7 @@ func (a *app) upCommand() *cobra.Command {
 	return cmd
 }
 
-// echoAction is the action of a first execution.
+// echoAction is an action for a first execution.
 const echoAction = `name: core.echo
 runtime: shell
 entrypoint: cat
@@ -168,7 +168,7 @@ func (u *upFlags) checkedActions() ([]execution.Action, error) {
 	return actions, nil
 }
 
-// warnOfRuntimes names the actions that no worker can run: their executions would wait.
+// warnOfRuntimes lists the actions that no worker can run, whose executions would wait.
 func (a *app) warnOfRuntimes(actions []execution.Action, runtimes string) {
 	have := strings.Split(runtimes, ",")
 	if runtimes == "" {
@@ -182,7 +182,7 @@ func (a *app) warnOfRuntimes(actions []execution.Action, runtimes string) {
 	}
 }
 
-// printAddresses prints all addresses and the possible next steps. first is an action that is stored.
+// printAddresses prints all addresses and possible next steps. first is a stored action.
 func (a *app) printAddresses(c *cluster.Cluster, f upFlags, env, first string, took time.Duration) {
 	api := c.Executors[0].URL
 	fmt.Fprintf(a.out, "ready after %v: %s, %s\n\n", took.Round(100*time.Millisecond), countText(len(c.Executors), "executor"), countText(len(c.Workers), "worker"))
@@ -219,7 +219,7 @@ func countText(n int, what string) string {
 	return fmt.Sprintf("%d %ss", n, what)
 }
 
-// environmentFile is a file for a POSIX shell; after reading it, the commands in the pages of docs work
+// environmentFile returns a file for a POSIX shell; after reading it, the commands in the pages of docs work
 // unchanged.
 func environmentFile(c *cluster.Cluster) []byte {
 	var b strings.Builder

@@ -21,8 +21,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// However `chaos up` ends, it leaves no process and no port behind. Its directory is gone at once
-// or, if it could not clean up, after the next start. SIGQUIT ends a Go program like a panic.
+// However `chaos up` ends, it leaves no process and no port behind. Its directory is gone immediately or, if
+// it could not clean up, after the next start. SIGQUIT ends a Go program like a panic.
 func TestUpLeavesNothingBehind(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
@@ -67,8 +67,8 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 	}
 }
 
-// An action file and its script run as they lie in their directory, under the flags of the daemons,
-// and a second `chaos up` finds in a kept directory what the first has left.
+// An action file and its script run directly from their directory, with the flags of the daemons. A second
+// `chaos up` finds the data of the first in a kept directory.
 func TestUpKeepsExecutionsOfScripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts the whole system")
@@ -114,7 +114,7 @@ func TestUpKeepsExecutionsOfScripts(t *testing.T) {
 	}
 }
 
-// scriptFolder is a folder with an action, its script, and a library of the script.
+// scriptFolder returns a folder with an action, its script, and a library of the script.
 func scriptFolder(t *testing.T) string {
 	t.Helper()
 	actions := t.TempDir()
@@ -152,7 +152,7 @@ func (r *runningSystem) runScript(t *testing.T) string {
 	return execution
 }
 
-// endWithCtrlC ends it as Ctrl-C does.
+// endWithCtrlC ends the system as Ctrl-C does.
 func (r *runningSystem) endWithCtrlC(t *testing.T) {
 	t.Helper()
 	if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil {
@@ -192,8 +192,7 @@ func requestText(t *testing.T, method, address, body string) string {
 	return string(text)
 }
 
-// buildAll builds all three binaries, on a machine that has the prerequisites, and returns their
-// folder.
+// buildAll builds all three binaries, if the machine has the prerequisites, and returns their folder.
 func buildAll(t *testing.T) string {
 	t.Helper()
 	servers.Require(t, servers.EnsureInstalled(t.Context(), os.Stderr))
@@ -263,7 +262,7 @@ func startUp(t *testing.T, bin string, args ...string) *runningSystem {
 	return nil
 }
 
-// injectFaults injects by hand every fault that can be injected by hand.
+// injectFaults injects every kind of fault that can be injected by hand.
 func (r *runningSystem) injectFaults(t *testing.T, bin string) {
 	t.Helper()
 	faults := []struct {
@@ -292,7 +291,7 @@ func (r *runningSystem) injectFaults(t *testing.T, bin string) {
 	}
 }
 
-// undoFaults leaves faults behind, as a chaos inject that was killed does, and takes them back.
+// undoFaults leaves faults behind, as a killed chaos inject does, and undoes them.
 func (r *runningSystem) undoFaults(t *testing.T, bin string) {
 	t.Helper()
 	inject := func(args ...string) string {
@@ -332,7 +331,7 @@ func (r *runningSystem) undoFaults(t *testing.T, bin string) {
 	}
 }
 
-// waitUntilGone waits until no process mentions the directory and nothing listens any more.
+// waitUntilGone waits until no process mentions the directory and no port listens.
 func (r *runningSystem) waitUntilGone(t *testing.T, how string) {
 	t.Helper()
 	deadline := time.Now().Add(testenv.Patience())
@@ -354,8 +353,8 @@ func (r *runningSystem) waitUntilGone(t *testing.T, how string) {
 	}
 }
 
-// leftProcesses returns the processes that have the directory in their arguments or environment, or as
-// their current directory.
+// leftProcesses returns the processes with the directory in their arguments, environment or current
+// directory.
 func (r *runningSystem) leftProcesses() (found []string) {
 	all, _ := filepath.Glob("/proc/[0-9]*")
 	for _, dir := range all {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Impossible requests are refused before any server starts.
+// Invalid requests are refused before any server starts.
 func TestUpRefusesInvalidFlags(t *testing.T) {
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

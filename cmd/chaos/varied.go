@@ -10,7 +10,7 @@ import (
 	"handoff/sim/explore"
 )
 
-// The words of run's --varied.
+// Values of run's --varied.
 const (
 	variedBeside = "beside"
 	variedOnly   = "only"
@@ -19,7 +19,7 @@ const (
 
 func variedWords() []string { return []string{variedBeside, variedOnly, variedNever} }
 
-// isVariedWord says whether an argument is a value of --varied and no scenario, so it was meant as one.
+// isVariedWord reports whether an argument is a value of --varied and no scenario.
 func isVariedWord(arg string) bool {
 	_, err := os.Stat(arg)
 	return slices.Contains(variedWords(), arg) && err != nil
@@ -39,7 +39,7 @@ func (r *runFlags) varyTargets(targets []explore.Target, o *explore.Options) []e
 	return append(targets[:len(targets):len(targets)], explore.Varied(targets)...)
 }
 
-// printChanges prints what was drawn to vary the scenario.
+// printChanges prints the drawn changes of the scenario.
 func printChanges(out io.Writer, changes []string) {
 	if len(changes) == 0 {
 		return

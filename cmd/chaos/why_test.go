@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// demoArgs are the arguments of the demo's run.
+// demoArgs returns the arguments of the demo's run.
 func demoArgs(command string, more ...string) []string {
 	return append([]string{command, "network-partition", "--profile", "hardened", "--seed", "4", "--mutant", "unguarded-claim"}, more...)
 }
@@ -26,7 +26,7 @@ func TestDiffShowsTheCounterpart(t *testing.T) {
 		t.Errorf("%d lines, want at most 15", n)
 	}
 	if again := runChaos(t, demoArgs("diff")...); again.out != s.out {
-		t.Error("the same run is compared in two ways")
+		t.Error("the comparison is not reproducible")
 	}
 }
 
@@ -49,7 +49,7 @@ func TestDiffAndWhyRefuse(t *testing.T) {
 	}
 }
 
-// A counterpart that breaks a rule with a message of several lines takes one line.
+// A multi-line message of a counterpart takes one line.
 func TestDiffShowsFirstMessageLineOnly(t *testing.T) {
 	file := writeFile(t, "hopeless.yaml", calm+`faults:
   - {when: {at: 4500ms}, crash: shell-1, restart_after: 2m}
@@ -64,7 +64,7 @@ expect:
 	}
 }
 
-// Without a mutant a run is compared with itself, less a fault; and why writes a page.
+// Without a mutant, a run is compared with itself minus a fault; why also writes a page.
 func TestWhyExplainsRunWithoutMutant(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "strict.yaml")
@@ -93,6 +93,6 @@ expect:
 		}
 	}
 	if same := runChaos(t, "diff", folder, filepath.Join(folder, "history.jsonl")); same.code != 0 || !strings.Contains(same.out, "same    all") {
-		t.Errorf("a recording beside itself: code %d, %s%s", same.code, same.out, same.err)
+		t.Errorf("a recording compared with itself: code %d, %s%s", same.code, same.out, same.err)
 	}
 }
