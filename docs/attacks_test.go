@@ -10,7 +10,7 @@ import (
 	"handoff/chaos/selftest/mutant"
 )
 
-// No attack may be without a test, also when that is renamed. make attack takes the names from the page.
+// Every attack must have a test, even after a test is renamed. make attack takes the names from the page.
 func TestEveryAttackNamesItsTests(t *testing.T) {
 	_, run, _ := strings.Cut(readText(t, "../Makefile"), "HANDOFF_TEST_GARBAGE=200000 go test ")
 	run, _, _ = strings.Cut(run, "\n")
@@ -65,7 +65,7 @@ func TestEveryAttackNamesItsTests(t *testing.T) {
 	}
 }
 
-// The thresholds stand in the code that judges them.
+// The thresholds of the page equal those in the code that judges them.
 func TestAttackThresholdsMatchTheirTests(t *testing.T) {
 	page := readText(t, "attacks.md")
 	for row, judged := range map[string]struct{ file, constant string }{
@@ -81,7 +81,7 @@ func TestAttackThresholdsMatchTheirTests(t *testing.T) {
 		"within one canary interval": {"chaos/live/cluster/attack_test.go", "canaryInterval, canaryWait = 5 * time.Minute, 10 * time.Second"},
 	} {
 		if !strings.Contains(page, row) || !strings.Contains(readText(t, "../"+judged.file), judged.constant) {
-			t.Errorf("docs/attacks.md says %q, and %s does not judge %q; or the other way around", row, judged.file, judged.constant)
+			t.Errorf("docs/attacks.md says %q, and %s does not judge %q; or vice versa", row, judged.file, judged.constant)
 		}
 	}
 }

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// What pages tell people to type, the programs take. The binaries are built and asked for their help.
+// The programs accept the commands of the pages. The binaries are built and asked for their help.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -69,12 +69,12 @@ func TestCommands(t *testing.T) {
 		"bin/worker go", "make no-such-target", "HANDOFF_WITHOUT=docker make chaos nothing",
 	} {
 		if h.refusalReason(t, shellCommands(line)[0]) == "" {
-			t.Errorf("%q is not refused: this test does not see what it should", line)
+			t.Errorf("%q is not refused: this test misses errors", line)
 		}
 	}
 }
 
-// helpTexts are the help texts of the binaries.
+// helpTexts has the help texts of the binaries.
 type helpTexts struct {
 	bin   string
 	known map[string]string
@@ -99,7 +99,7 @@ var (
 	shellToken = regexp.MustCompile(`(?m)(?:^|[ \t])#.*$|[\n;|&()]+|(?:'[^']*'|"[^"]*"|[^\s;|&()'"])+`)
 )
 
-// refusalReason says why a command can't be meant as it stands; empty for one that can, or that is not ours.
+// refusalReason explains why a command is invalid; empty for a valid or foreign one.
 func (h *helpTexts) refusalReason(t *testing.T, words []string) string {
 	t.Helper()
 	name, ours := strings.CutPrefix(words[0], "bin/")
@@ -146,8 +146,8 @@ func (h *helpTexts) refusalReason(t *testing.T, words []string) string {
 	return ""
 }
 
-// shellCommands are the commands of a shell block, as words: without comments, continued lines joined, without
-// variables that are set before them.
+// shellCommands returns the commands of a shell block as words, without comments and leading variables, and
+// with continued lines joined.
 func shellCommands(block string) (commands [][]string) {
 	var words []string
 	for _, token := range append(shellToken.FindAllString(strings.ReplaceAll(block, "\\\n", " "), -1), "\n") {

@@ -46,7 +46,7 @@ var (
 	kinds = []string{"set up", "meanwhile", "run", "do", "undo", "only"}
 )
 
-// pageBlocks are those of a page. Every one has to have a kind, so that no command stands on a page that nothing tries.
+// pageBlocks returns the blocks of a page. Every block must have a kind, so that all commands are tried.
 func pageBlocks(t *testing.T, page, text string) (all []block) {
 	t.Helper()
 	for _, m := range fence.FindAllStringSubmatchIndex(text, -1) {
@@ -65,14 +65,14 @@ func pageBlocks(t *testing.T, page, text string) (all []block) {
 	return all
 }
 
-// system is one that `chaos up` started, with a directory in which the commands of the pages run as they do in the
+// system is a running `chaos up`, with a directory in which the commands of the pages run as in the
 // repository.
 type system struct {
 	t   *testing.T
 	dir string
 	env string
 	up  *exec.Cmd
-	// left names the page that did not leave the system as it had found it; empty for none.
+	// left names the page that did not restore the system; empty for none.
 	left string
 }
 
@@ -107,7 +107,7 @@ func startSystem(t *testing.T, args ...string) *system {
 
 var readyLine = regexp.MustCompile(`(?m)^  shell +\. (\S+)`)
 
-// patience bounds every wait for what has to happen, on a busy machine too.
+// patience bounds every wait for an expected event, even on a busy machine.
 var patience = testenv.Patience()
 
 func (s *system) startUp(args []string) {
@@ -124,7 +124,7 @@ func (s *system) startUp(args []string) {
 	}
 	ended := make(chan struct{})
 	go func() {
-		_ = s.up.Wait() // how it ended stands in what it said
+		_ = s.up.Wait() // its output has the reason
 		close(ended)
 	}()
 	s.t.Cleanup(func() {
@@ -153,8 +153,8 @@ func (s *system) startUp(args []string) {
 	}
 }
 
-// newCommand runs a block's text in a shell, as somebody would who has read the system's env file. It has a process group
-// of its own, which gets what a terminal would send it.
+// newCommand returns a shell command for a block's text, after sourcing the system's env file. It has a
+// separate process group for terminal signals.
 func (s *system) newCommand(ctx context.Context, text string, out *bytes.Buffer) *exec.Cmd {
 	c := exec.CommandContext(ctx, "sh", "-c", "set -e\n. "+s.env+"\n"+text)
 	c.Dir, c.Stdout, c.Stderr = s.dir, out, out
@@ -172,7 +172,7 @@ func (s *system) runOnce(text string) (string, error) {
 	return out.String(), err
 }
 
-// waitForWords waits until a command succeeds and says all words, and returns what it said last.
+// waitForWords waits until a command succeeds and prints all words, and returns its last output.
 func (s *system) waitForWords(text string, words []string) (string, error) {
 	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		out, err := s.runOnce(text)
@@ -194,11 +194,11 @@ func (s *system) waitForWords(text string, words []string) (string, error) {
 	}
 }
 
-// runPage runs the blocks of a page, or of one of its sections, and leaves the system as it found it.
+// runPage runs the blocks of a page, or of one of its sections, and restores the system.
 func (s *system) runPage(t *testing.T, page, section string) {
 	s.t = t
 	if s.left != "" {
-		t.Fatalf("not run: the system is still as %s left it", s.left)
+		t.Fatalf("not run: %s did not restore the system", s.left)
 	}
 	file, err := os.ReadFile(filepath.Join(s.dir, page))
 	if err != nil {
@@ -237,7 +237,7 @@ func (s *system) runPage(t *testing.T, page, section string) {
 		end()
 	}
 	for _, b := range all {
-		if b.kind == "undo" { // also after a failure, for the sake of the next page
+		if b.kind == "undo" { // also after a failure, for the next page
 			run(b, s.runOnce)
 		}
 	}
@@ -246,7 +246,7 @@ func (s *system) runPage(t *testing.T, page, section string) {
 	}
 }
 
-// startMeanwhile starts a block and returns what ends it, as Ctrl-C does.
+// startMeanwhile starts a block and returns a function that ends it like Ctrl-C.
 func (s *system) startMeanwhile(page string, b block) (end func()) {
 	var out bytes.Buffer
 	c := s.newCommand(s.t.Context(), b.text, &out)
@@ -268,7 +268,7 @@ func (s *system) startMeanwhile(page string, b block) (end func()) {
 	}
 }
 
-// isHealthy waits until the system does what it should: the next page begins with it.
+// isHealthy waits until the system is in the normal state for the next page.
 func (s *system) isHealthy() bool {
 	s.t.Helper()
 	const ask = `curl -sf $API/readyz > /dev/null
@@ -276,22 +276,21 @@ psql "$DB" -Atc "select 'workers ' || count(*) from healthy_workers"
 psql "$DB" -Atc "select 'open ' || count(*) from execution where status < 'completed'"
 psql "$DB" -Atc "select 'unhandled ' || count(*) from execution where status >= 'completed' and orchestrated_at is null"`
 	if out, err := s.waitForWords(ask, []string{"workers 4\n", "open 0\n", "unhandled 0\n"}); err != nil {
-		s.t.Errorf("the system is not as it was before: %v\n%s", err, out)
+		s.t.Errorf("the system was not restored: %v\n%s", err, out)
 		return false
 	}
 	return true
 }
 
-// atOnce are the pages and sections whose state does not take long to bring about: a playbook each about the database, the
-// broker and a process that is gone, and what an operator does every day.
+// atOnce lists the pages and sections whose state is reached quickly: one playbook each about the database,
+// the broker and a missing process, and the daily tasks of an operator.
 var atOnce = []string{
 	"retry_rate", "dead_letters_open", "no_executors",
 	"Restarts, upgrades, backups", "What to watch", "After an outage: retry what failed with no_workers", "Tuning", "Show one queue and its arguments", "Move messages", "Purge", "Stop a worker",
 }
 
-// The commands of every page are tried on a system that is in the state which the page, or the section of a page, is
-// about. Some states take as long as a lease or two, so make test tries the commands of the pages in atOnce, and the queries
-// of all.
+// The commands of every page are tried on a system in the state that the page or section describes. Some
+// states take a lease or two, so make test tries the commands of the pages in atOnce, and the queries of all.
 func TestPageCommandsWorkAsDocumented(t *testing.T) {
 	tried := 0
 	some := func(name string) bool {
@@ -323,7 +322,7 @@ func TestPageCommandsWorkAsDocumented(t *testing.T) {
 
 var query = regexp.MustCompile(`(?s)psql "\$DB" -(?:At)?c ".*?[^\\]"`)
 
-// tryQueries runs every query of a page's commands to read. The database understands it, whatever it finds.
+// tryQueries runs every query in a page's commands to read. The database must accept it, whatever the result.
 func (s *system) tryQueries(t *testing.T, page string) {
 	t.Helper()
 	s.t = t
@@ -346,7 +345,7 @@ func (s *system) tryQueries(t *testing.T, page string) {
 
 var heading = regexp.MustCompile(`(?m)^##+ (.*)\n`)
 
-// commandSections are the headings of a page below which there are commands to run.
+// commandSections returns the headings of a page with commands to run.
 func commandSections(t *testing.T, page string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -362,7 +361,8 @@ func commandSections(t *testing.T, page string) (names []string) {
 	return names
 }
 
-// cutSection is a page before a section, the line of its heading, and the section up to the next heading.
+// cutSection returns the text before a section, the line of its heading, and the section up to the next
+// heading.
 func cutSection(text, section string) (before string, line int, body string) {
 	for _, at := range heading.FindAllStringSubmatchIndex(text, -1) {
 		if text[at[2]:at[3]] == section {

@@ -18,7 +18,7 @@ import (
 	"handoff/core/worker"
 )
 
-// These pages claim to list all of something. Each is compared with the code, both ways.
+// These pages claim complete lists. Each is compared with the code in both directions.
 
 func TestOwnershipListsTransitions(t *testing.T) {
 	p := readPage(t, "docs/ownership.md")
@@ -55,7 +55,7 @@ func TestContractListsErrorTexts(t *testing.T) {
 	said := stringLiterals(parseGo(t, "core"))
 	for _, row := range p.tableOf(t, "Text").rows {
 		if !slices.ContainsFunc(said, func(text string) bool { return strings.HasPrefix(text, row[0]) }) {
-			t.Errorf("no code leaves the text %q", row[0])
+			t.Errorf("no code has the text %q", row[0])
 		}
 	}
 }
@@ -94,7 +94,7 @@ func TestQueuesListsDeathsAndMessages(t *testing.T) {
 	compareLists(t, "routing keys", messages.columnCells(1), keys)
 }
 
-// What the executor starts, the page lists, under the name that figures and goroutine dumps show.
+// The page lists the parts that the executor starts, by their names in metrics and goroutine dumps.
 func TestExecutorListsParts(t *testing.T) {
 	p := readPage(t, "docs/executor.md")
 	started := map[string]bool{}
@@ -119,7 +119,7 @@ func TestExecutorListsParts(t *testing.T) {
 	compareLists(t, "parts of the executor", p.tableOf(t, "Part").columnCells(0), parts)
 }
 
-// units make a constant's expression readable.
+// units make the expression of a constant readable.
 var units = []struct {
 	expression *regexp.Regexp
 	unit       string
@@ -134,7 +134,7 @@ var units = []struct {
 	{regexp.MustCompile(`^(\d+)_(\d{3})$`), "$1,$2"},
 }
 
-// The table of numbers that no key changes names a constant in each row, and its value.
+// Each row of the table of fixed numbers names a constant and its value.
 func TestContractHasValuesOfConstants(t *testing.T) {
 	p := readPage(t, "docs/contract.md")
 	for _, row := range p.tableOf(t, "What", "value", "constant").rows {
@@ -144,12 +144,12 @@ func TestContractHasValuesOfConstants(t *testing.T) {
 			value = u.expression.ReplaceAllString(value, u.unit)
 		}
 		if value != row[1] {
-			t.Errorf("docs/contract.md says that %s is %s, it is %s", row[2], row[1], value)
+			t.Errorf("docs/contract.md has %s as %s, want %s", row[2], row[1], value)
 		}
 	}
 }
 
-// constantValue is the expression of a constant of a package as it stands in the code.
+// constantValue returns the expression of a package's constant in the code.
 func constantValue(t *testing.T, directory, name string) (value string) {
 	t.Helper()
 	for _, f := range parseGo(t, directory) {

@@ -25,7 +25,8 @@ import (
 
 var update = flag.Bool("update", false, "write the generated parts of the pages")
 
-// pageGenerators write what stands on a page between <!-- generated: NAME --> and <!-- /generated -->.
+// pageGenerators returns functions that write the text between <!-- generated: NAME --> and <!-- /generated
+// -->.
 func pageGenerators(t *testing.T) map[string]func(t *testing.T) string {
 	all := map[string]func(t *testing.T) string{
 		"api": apiTable, "config": configTable, "figures": figuresTable, "topology": topologyTable,
@@ -75,12 +76,11 @@ func TestContract(t *testing.T) {
 	}
 	for name := range known {
 		if !used[name] {
-			t.Errorf("%q is generated, and no page has it", name)
+			t.Errorf("%q is generated, but no page has it", name)
 		}
 	}
 }
 
-// markdownTable is a table.
 func markdownTable(header []string, rows [][]string) string {
 	var b strings.Builder
 	write := func(cells []string) {
@@ -105,7 +105,7 @@ func inlineCode(text string) string {
 	return "`" + text + "`"
 }
 
-// someWorker is a number that no name holds by chance.
+// someWorker is a number that no name contains by chance.
 const someWorker execution.WorkerID = 987654321
 
 // forAnyWorker replaces that number in a name.
@@ -153,7 +153,7 @@ func topologyTable(t *testing.T) string {
 		markdownTable([]string{"Queue", "bound to", "arguments (quorum)", "arguments (classic)"}, queues)
 }
 
-// scheduledMessage is a dispatch as it is on the wire, indented.
+// scheduledMessage returns a dispatch in its wire format, indented.
 func scheduledMessage(t *testing.T) string {
 	body, err := broker.Encode(&broker.Envelope{
 		MessageID: "42.3", Type: broker.ExecutionScheduled, CorrelationID: "42",
@@ -176,7 +176,8 @@ func scheduledMessage(t *testing.T) string {
 	return "```json\n" + b.String() + "\n```"
 }
 
-// configTable lists every key with the defaults of both profiles. What a key means is written by hand, in the table itself.
+// configTable lists every key with the defaults of both profiles. The meaning of a key is written by hand in
+// the table itself.
 func configTable(t *testing.T) string {
 	hardened, documented := defaultSettings(t, config.Hardened), defaultSettings(t, config.Documented)
 	page := readText(t, "contract.md")
@@ -208,7 +209,7 @@ func figuresTable(*testing.T) string {
 	return markdownTable([]string{"Figure", "kind", "labels", "meaning"}, rows)
 }
 
-// apiOperation is what the pages say of a request.
+// apiOperation is the part of a request's definition that the page shows.
 type apiOperation struct {
 	Summary  string
 	Security []map[string][]string

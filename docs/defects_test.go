@@ -19,11 +19,12 @@ import (
 // lastDefect is the number of the last defect of the source documents.
 const lastDefect = 60
 
-// citation finds the number of a defect of the source documents (D), of the audit (C) or of the attacks (S), and ranges such
-// as D36 to D40.
+// citation matches the number of a defect of the source documents (D), the audit (C) or the attacks (S), and
+// ranges such as D36 to D40.
 var citation = regexp.MustCompile(`\b([DCS])([1-9]\d?)\b(?: to [DCS]([1-9]\d?)\b)?`)
 
-// citedDefects are the numbers that a text names, in order, each once. A whole catalogue, such as D1 to D60, names no defect.
+// citedDefects returns the distinct numbers in a text, in order. A whole catalogue, such as D1 to D60, cites
+// no defect.
 func citedDefects(text string) (numbers []string) {
 	for _, m := range citation.FindAllStringSubmatch(text, -1) {
 		first, _ := strconv.Atoi(m[2])
@@ -40,7 +41,7 @@ func citedDefects(text string) (numbers []string) {
 	return inOrder(numbers)
 }
 
-// inOrder sorts numbers, D before C before S, and leaves out what stands twice.
+// inOrder sorts numbers, D before C before S, without duplicates.
 func inOrder(numbers []string) []string {
 	slices.SortFunc(numbers, func(a, b string) int {
 		return cmp.Or(strings.Index("DCS", a[:1])-strings.Index("DCS", b[:1]), len(a)-len(b), strings.Compare(a, b))
@@ -48,11 +49,11 @@ func inOrder(numbers []string) []string {
 	return slices.Compact(numbers)
 }
 
-// evidence is what shows one defect, by the titles under which the page lists it.
+// evidence has the items that show one defect, by their titles on the page.
 type evidence map[string][]string
 
-// defectsOfTheCode are the defects that must have an entry, each with what shows it: all of the source documents, and those of
-// the audit and of the attacks that a mutant, a scenario or an invariant names.
+// defectsOfTheCode returns the defects that need an entry, with their evidence: all of the source documents,
+// and those of the audit and the attacks that a mutant, a scenario or an invariant names.
 func defectsOfTheCode(t *testing.T) (of map[string]evidence) {
 	t.Helper()
 	of = make(map[string]evidence)
@@ -106,7 +107,7 @@ func defectsOfTheCode(t *testing.T) (of map[string]evidence) {
 	return of
 }
 
-// evidenceList is what a page says of what shows a defect.
+// evidenceList formats the evidence of a defect for the page.
 func evidenceList(s evidence) func(t *testing.T) string {
 	return func(*testing.T) string {
 		var b strings.Builder
@@ -123,7 +124,7 @@ func evidenceList(s evidence) func(t *testing.T) string {
 	}
 }
 
-// wrapItem breaks an item of a list at 100 columns.
+// wrapItem breaks a list item at 100 columns.
 func wrapItem(text string) string {
 	words := strings.Fields(text)
 	line, lines := words[0], ""
@@ -136,7 +137,7 @@ func wrapItem(text string) string {
 	return lines + line
 }
 
-// Whoever reads D20 beside a line of code can look up what it stands for.
+// A defect cited in the code, such as D20, has an entry on the page.
 func TestCitedDefectsHaveEntries(t *testing.T) {
 	known, explained := defectsOfTheCode(t), map[string]bool{}
 	var entries []string
@@ -155,7 +156,7 @@ func TestCitedDefectsHaveEntries(t *testing.T) {
 	}
 	for name, source := range allTexts(t, "", ".go", ".yaml", ".yml", ".md", ".sql", ".sh") {
 		for _, number := range citedDefects(source) {
-			// Tests make up attacks that there are not.
+			// Tests invent attacks.
 			if !explained[number] && (number[0] == 'D' || !strings.HasSuffix(name, "_test.go")) {
 				t.Errorf("%s cites %s, and no page explains that", name, number)
 			}

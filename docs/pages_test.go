@@ -47,18 +47,18 @@ var (
 	tableRows  = regexp.MustCompile(`(?m)(?:^\|.*\n)+`)
 )
 
-// plainText is a text without its markup, on one line.
+// plainText returns a text without its markup, on one line.
 func plainText(markup string) string {
 	text := linkMarkup.ReplaceAllString(markup, "$1")
 	return strings.TrimSpace(strings.NewReplacer("`", "", "**", "", "\n", " ").Replace(text))
 }
 
-// placeOf is the page, and the line of an offset in its prose.
+// placeOf returns the page and the line of an offset in its prose.
 func (p *page) placeOf(at int) string {
 	return fmt.Sprintf("%s:%d", p.path, 1+strings.Count(p.prose[:at], "\n"))
 }
 
-// span is a code span, or the text of a link, and where it stands.
+// span is a code span, or the text of a link, with its position.
 type span struct{ text, place string }
 
 func (p *page) codeSpans() (spans []span) {
@@ -90,7 +90,7 @@ func (p *page) parseTables() (tables []table) {
 	return tables
 }
 
-// tableOf is the one table of a page whose header begins with these cells.
+// tableOf returns the only table of a page whose header begins with these cells.
 func (p *page) tableOf(t *testing.T, header ...string) table {
 	t.Helper()
 	found := slices.DeleteFunc(p.parseTables(), func(b table) bool {
@@ -102,7 +102,7 @@ func (p *page) tableOf(t *testing.T, header ...string) table {
 	return found[0]
 }
 
-// columnCells are the cells of one column.
+// columnCells returns the cells of one column.
 func (t table) columnCells(n int) (cells []string) {
 	for _, row := range t.rows {
 		cells = append(cells, row[n])
@@ -110,7 +110,7 @@ func (t table) columnCells(n int) (cells []string) {
 	return cells
 }
 
-// codeBlocks are the fenced code blocks of a language.
+// codeBlocks returns the fenced code blocks of a language.
 func (p *page) codeBlocks(language string) (blocks []string) {
 	for _, m := range codeBlock.FindAllStringSubmatch(p.text, -1) {
 		if m[1] == language {
@@ -120,7 +120,7 @@ func (p *page) codeBlocks(language string) (blocks []string) {
 	return blocks
 }
 
-// headingAnchors are the names under which GitHub links to the page's headings.
+// headingAnchors returns the anchors of the page's headings on GitHub.
 func (p *page) headingAnchors() map[string]bool {
 	names := map[string]bool{}
 	for _, m := range headline.FindAllStringSubmatch(p.prose, -1) {
@@ -130,7 +130,7 @@ func (p *page) headingAnchors() map[string]bool {
 	return names
 }
 
-// link is one to a file of this repository, its target relative to it.
+// link is a link to a file of this repository, with its path from the root.
 type link struct {
 	span
 	target, anchor string
@@ -151,7 +151,7 @@ func (p *page) fileLinks() (links []link) {
 	return links
 }
 
-// readText is the text of a file, by its path relative to this package.
+// readText returns the text of a file, by its path relative to this package.
 func readText(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(name)
@@ -161,7 +161,7 @@ func readText(t *testing.T, name string) string {
 	return string(data)
 }
 
-// allTexts are the files below a directory of the repository that end so, by their paths from the root.
+// allTexts returns the files below a directory with these extensions, by their paths from the root.
 func allTexts(t *testing.T, dir string, endings ...string) map[string]string {
 	t.Helper()
 	found := make(map[string]string)
@@ -183,7 +183,7 @@ func allTexts(t *testing.T, dir string, endings ...string) map[string]string {
 	return found
 }
 
-// compareLists compares lists without their order.
+// compareLists compares lists, ignoring the order.
 func compareLists(t *testing.T, what string, have, want []string) {
 	t.Helper()
 	a, b := slices.Sorted(slices.Values(have)), slices.Sorted(slices.Values(want))

@@ -13,7 +13,7 @@ import (
 	"handoff/docs"
 )
 
-// askPlaybooks asks the handler that executors serve the playbooks with.
+// askPlaybooks sends a request to the handler with which executors serve the playbooks.
 func askPlaybooks(method, path string) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
 	docs.PlaybookHandler().ServeHTTP(w, httptest.NewRequest(method, path, nil))
@@ -50,7 +50,7 @@ func TestPlaybooks(t *testing.T) {
 	}
 }
 
-// Prometheus declares $externalLabels in front of the annotation and expands it with text/template.
+// Prometheus declares $externalLabels before the annotation and expands it with text/template.
 func TestRunbookURLs(t *testing.T) {
 	var file struct {
 		Groups []struct {

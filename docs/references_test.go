@@ -19,7 +19,7 @@ import (
 	"handoff/scenarios"
 )
 
-// parseGo parses the Go files of some directories, and what is below them, without tests.
+// parseGo parses the Go files in and below some directories, without tests.
 func parseGo(t *testing.T, directories ...string) (files []*ast.File) {
 	t.Helper()
 	for _, d := range directories {
@@ -36,7 +36,7 @@ func parseGo(t *testing.T, directories ...string) (files []*ast.File) {
 	return files
 }
 
-// stringLiteral is the value of a string literal.
+// stringLiteral returns the value of a string literal.
 func stringLiteral(n ast.Node) (string, bool) {
 	l, ok := n.(*ast.BasicLit)
 	if !ok || l.Kind != token.STRING {
@@ -46,7 +46,7 @@ func stringLiteral(n ast.Node) (string, bool) {
 	return text, err == nil
 }
 
-// stringLiterals are the strings that a program can print.
+// stringLiterals returns the strings that a program can print.
 func stringLiterals(files []*ast.File) (texts []string) {
 	for _, f := range files {
 		ast.Inspect(f, func(n ast.Node) bool {
@@ -71,7 +71,8 @@ var (
 	pathVariable = regexp.MustCompile(`\\\{\w+\\\}`)
 )
 
-// What a page names exists: log lines, keys and columns, requests, figures, environment variables, scenarios.
+// The names on a page exist: log lines, keys and columns, requests, metrics, environment variables,
+// scenarios.
 func TestNamesExist(t *testing.T) {
 	logged := stringLiterals(parseGo(t, "core", "cmd/executor", "cmd/worker"))
 	keys, variables := map[string]bool{}, sourceVariables(t)
@@ -124,7 +125,7 @@ func TestNamesExist(t *testing.T) {
 		}
 		source := p.text
 		for _, name := range figureName.FindAllString(source, -1) {
-			if !strings.ContainsAny(name[len(name)-1:], "(@*_") { // no pattern, and no user of the database
+			if !strings.ContainsAny(name[len(name)-1:], "(@*_") { // neither a pattern nor a database user
 				demand(figures[name] || figures[figureSuffix.ReplaceAllString(name, "")], "figure", name)
 			}
 		}
@@ -140,12 +141,12 @@ func TestNamesExist(t *testing.T) {
 	}
 	for _, kind := range []string{"log line", "key", "request", "figure", "variable", "scenario"} {
 		if named[kind] < 20 {
-			t.Errorf("the pages have %d of the kind %s: the test does not see them", named[kind], kind)
+			t.Errorf("the pages have %d of the kind %s: the test misses some", named[kind], kind)
 		}
 	}
 }
 
-// sourceVariables are the HANDOFF_ variables that code, the Makefile or a compose file names.
+// sourceVariables returns the HANDOFF_ variables in code, the Makefile or a compose file.
 func sourceVariables(t *testing.T) map[string]bool {
 	t.Helper()
 	found := map[string]bool{}
@@ -159,10 +160,10 @@ func sourceVariables(t *testing.T) map[string]bool {
 	return found
 }
 
-// setting is one key of a configuration, with its value as it is printed.
+// setting is one key of a configuration, with its printed value.
 type setting struct{ key, value string }
 
-// printedSettings are all keys of a configuration, of both daemons, in the order in which they are printed.
+// printedSettings returns all keys of a configuration, of both daemons, in their printed order.
 func printedSettings(t *testing.T, e *config.Effective) []setting {
 	t.Helper()
 	var printed bytes.Buffer
@@ -170,7 +171,7 @@ func printedSettings(t *testing.T, e *config.Effective) []setting {
 	return flattenYAML(t, printed.Bytes())
 }
 
-// defaultSettings are the settings of a profile.
+// defaultSettings returns the settings of a profile.
 func defaultSettings(t *testing.T, p config.Profile) []setting {
 	t.Helper()
 	e, _ := config.Load(config.Input{Flags: []config.Flag{{Name: "--profile", Path: "profile", Value: string(p)}}})
@@ -208,7 +209,7 @@ func flattenYAML(t *testing.T, source []byte) (list []setting) {
 	return list
 }
 
-// configurationKeys are the keys of both daemons.
+// configurationKeys returns the keys of both daemons.
 func configurationKeys(t *testing.T) (keys []string) {
 	t.Helper()
 	for _, s := range defaultSettings(t, config.Hardened) {
@@ -225,7 +226,7 @@ var (
 	upPart      = regexp.MustCompile(`(?s)-- \+goose Up(.*?)(-- \+goose Down|$)`)
 )
 
-// tableColumns are the columns of every table of the schema, in their order.
+// tableColumns returns the columns of every table of the schema, in order.
 func tableColumns(t *testing.T) map[string][]string {
 	t.Helper()
 	columns, up := map[string][]string{}, ""
@@ -245,7 +246,7 @@ func tableColumns(t *testing.T) map[string][]string {
 	for _, altered := range alterTable.FindAllStringSubmatch(up, -1) {
 		name := altered[1]
 		if name == "execution_record" {
-			name = "execution" // the view, which shows every column of the record
+			name = "execution" // the view with every column of the record
 		}
 		for _, c := range addColumn.FindAllStringSubmatch(altered[2], -1) {
 			columns[name] = append(columns[name], c[1])

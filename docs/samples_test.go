@@ -17,8 +17,8 @@ var (
 	statedDefault = regexp.MustCompile(`(?m)^\s*([a-z_]+): (\S+) # .*\(default ([^)]+)\)`)
 )
 
-// A sample configuration can be used as it is, and a line that is uncommented, or that says "(default 2m)", shows the default.
-// The sample for production has every key, checks certificates, and holds no secret.
+// A sample configuration is valid as it is. A line that is uncommented, or has "(default 2m)", shows the
+// default. The sample for production has every key, checks certificates, and has no secret.
 func TestSamples(t *testing.T) {
 	files, err := filepath.Glob("config/*.yaml")
 	if err != nil || len(files) < 3 {
@@ -27,7 +27,7 @@ func TestSamples(t *testing.T) {
 	for _, file := range files {
 		source := readText(t, file)
 		uncommented := commentedKey.ReplaceAllString(source, "$1$2")
-		var environ []string // the variables that its head tells people to set
+		var environ []string // the variables in its head
 		for _, m := range headVariable.FindAllStringSubmatch(source, -1) {
 			environ = append(environ, m[1])
 		}
@@ -69,7 +69,7 @@ func TestSamples(t *testing.T) {
 			have = append(have, s.key)
 		}
 		if want := configurationKeys(t); !slices.Equal(have, want) {
-			t.Errorf("%s has not the keys of --print-config in their order:\n%q\n%q", file, have, want)
+			t.Errorf("%s lacks the keys of --print-config in order:\n%q\n%q", file, have, want)
 		}
 		for _, secret := range []string{"database.url", "message_queue.rabbitmq.url", "api.token", "api.tokens"} {
 			if set[secret] != "" {

@@ -16,7 +16,8 @@ import (
 	"handoff/chaos/scenario"
 )
 
-// node is what the pages use of scenarios/schema.json, which the tests of chaos/scenario hold to the loader.
+// node is the part of scenarios/schema.json that the pages use. The tests of chaos/scenario compare the
+// schema with the loader.
 type node struct {
 	Description          string
 	Required             []string
@@ -27,7 +28,7 @@ type node struct {
 	Deprecated           bool
 }
 
-// UnmarshalJSON reads a schema; `true` and `false` are schemas, too, which say nothing that a page shows.
+// UnmarshalJSON reads a schema; `true` and `false` are schemas without content for a page.
 func (n *node) UnmarshalJSON(data []byte) error {
 	if string(data) == "true" || string(data) == "false" {
 		return nil
@@ -36,7 +37,7 @@ func (n *node) UnmarshalJSON(data []byte) error {
 	return json.Unmarshal(data, (*plain)(n))
 }
 
-// scenarioParts are the mappings whose keys docs/scenarios.md lists in a table of their own.
+// scenarioParts returns the mappings that have their own table of keys in docs/scenarios.md.
 func scenarioParts(t *testing.T) map[string]*node {
 	t.Helper()
 	var top node
@@ -53,7 +54,7 @@ func scenarioParts(t *testing.T) map[string]*node {
 	}
 }
 
-// scenarioKeysTable lists the keys of one mapping: those that it needs, then the others, each by name.
+// scenarioKeysTable lists the keys of one mapping: required ones, then the others, each by name.
 func scenarioKeysTable(n *node) func(*testing.T) string {
 	return func(*testing.T) string {
 		names := slices.SortedFunc(maps.Keys(n.Properties), func(a, b string) int {
@@ -73,7 +74,7 @@ func scenarioKeysTable(n *node) func(*testing.T) string {
 	}
 }
 
-// requiredPlace is the position of a key among the required ones, or their number.
+// requiredPlace returns the position of a key among the required ones, or their number.
 func (n *node) requiredPlace(name string) int {
 	if at := slices.Index(n.Required, name); at >= 0 {
 		return at
@@ -95,7 +96,8 @@ func faultsTable(*testing.T) string {
 	return markdownTable([]string{"Entry of `faults`, beside `when`", "what happens", "worlds"}, rows)
 }
 
-// invariantNames are the numbers and names of all rules; bin/chaos list --invariants prints their statements.
+// invariantNames returns the numbers and names of all rules; bin/chaos list --invariants prints their
+// statements.
 func invariantNames(*testing.T) string {
 	var names []string
 	for _, i := range invariant.All() {
@@ -104,7 +106,7 @@ func invariantNames(*testing.T) string {
 	return wrapItem(strings.Join(names, ", ") + ".")
 }
 
-// Each YAML block of docs/scenarios.md replaces keys of the first one, which is a whole scenario.
+// Each YAML block of docs/scenarios.md replaces keys of the first one, which is a complete scenario.
 func TestScenariosExamplesAreRead(t *testing.T) {
 	p := readPage(t, "docs/scenarios.md")
 	blocks := p.codeBlocks("yaml")

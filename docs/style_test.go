@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// camelWord is one word of a name in camel case, or of a sentence.
+// camelWord matches one word of a camel-case name or of a sentence.
 var camelWord = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
 
-// retiredIn lists the words of the text that are in the list of retired ones, in singular or plural.
+// retiredIn lists the words of the text that are retired, in singular or plural.
 func retiredIn(text string, retired []string) (found []string) {
 	for _, word := range camelWord.FindAllString(text, -1) {
 		word = strings.ToLower(word)
@@ -24,7 +24,7 @@ func retiredIn(text string, retired []string) (found []string) {
 	return found
 }
 
-// goIdentifiers are the names in a Go file, as one text.
+// goIdentifiers returns the names in a Go file as one text.
 func goIdentifiers(source string) string {
 	var names strings.Builder
 	var s scanner.Scanner

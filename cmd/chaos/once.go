@@ -6,8 +6,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// onceValue is the value of a flag that is given once. Of two different values the last one would hold
-// without a word, so that a run under two worlds or two seeds would be a run under one.
+// onceValue is the value of a flag that may be given only once. Otherwise the last of two different values
+// would win silently, so that a run under two worlds or two seeds would be a run under one.
 type onceValue struct {
 	pflag.Value
 	flag  string

@@ -1,7 +1,7 @@
 //go:build !(js && wasm)
 
-// Command playground writes the simulator as a page for browsers: a folder for any static host. Built
-// for WebAssembly it is that simulator. It links no client of a database or of a broker.
+// Command playground writes the simulator as a page for browsers: a folder for any static host. Built for
+// WebAssembly it is that simulator. It links no client of a database or a broker.
 package main
 
 import (
@@ -18,13 +18,13 @@ import (
 //go:embed page
 var page embed.FS
 
-// The files of the folder, beside those of page.
+// Files of the folder, in addition to those of page.
 const (
 	wasmFile = "playground.wasm.gz"
 	execFile = "wasm_exec.js"
 )
 
-// mostBytes is how large the compressed simulator may be.
+// mostBytes is the maximum size of the compressed simulator.
 const mostBytes = 8 << 20
 
 func main() {
@@ -38,7 +38,7 @@ func main() {
 	}
 }
 
-// writeFolder writes the folder and says what is in it.
+// writeFolder writes the folder and prints its size.
 func writeFolder(dir string, out io.Writer) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -97,8 +97,8 @@ func buildWASM(path string) error {
 	return nil
 }
 
-// compressFile writes a file anew with gzip, which every browser unpacks by itself, so the host need not
-// be told.
+// compressFile writes a copy of a file with gzip, which every browser unpacks by itself, so that the host
+// needs no configuration.
 func compressFile(from, to string) (before, after int64, err error) {
 	data, err := os.ReadFile(from)
 	if err != nil {

@@ -17,10 +17,10 @@ import (
 	"handoff/sim/explore"
 )
 
-// ownFile is the name that messages give to a text of the editor that is no scenario of the library.
+// ownFile is the file name in messages about an editor's text that is no scenario of the library.
 const ownFile = "my-scenario.yaml"
 
-// choices is what the page offers.
+// choices are the selectable scenarios and mutants of the page.
 type choices struct {
 	Scenarios []string      `json:"scenarios"`
 	Mutants   []namedMutant `json:"mutants"`
@@ -39,11 +39,11 @@ func offeredChoices() choices {
 	return c
 }
 
-// view is what the page draws of a scenario. Times are in milliseconds.
+// view is the drawing of a scenario. Times are in milliseconds.
 type view struct {
 	Name     string           `json:"name"`
 	Profiles []config.Profile `json:"profiles"`
-	// End is where the drawing of the faults ends; a run may go on.
+	// End is the end of the drawing; a run may last longer.
 	End    int64        `json:"end"`
 	Faults []faultStrip `json:"faults"`
 }
@@ -51,8 +51,8 @@ type view struct {
 // faultStrip is a fault on the timeline.
 type faultStrip struct {
 	Name string `json:"name"`
-	// From and To bound the drawn moment at which it begins; equal for a fixed one. After is set
-	// instead for a fault that waits for an event.
+	// From and To bound the drawn start; equal for a fixed one. A fault that waits for an event has After
+	// instead.
 	From  int64  `json:"from"`
 	To    int64  `json:"to"`
 	After string `json:"after"`
@@ -60,8 +60,7 @@ type faultStrip struct {
 	Lasts int64 `json:"lasts"`
 }
 
-// parseText reads the text of the editor. An unchanged scenario of the library keeps its name in
-// commands.
+// parseText reads the text of the editor. An unchanged scenario of the library keeps its name in commands.
 func parseText(text string) (*scenario.Scenario, error) {
 	s, err := scenario.Parse(ownFile, []byte(text))
 	if err != nil {
@@ -100,7 +99,7 @@ func newView(text string) (*view, error) {
 	return v, nil
 }
 
-// moveFault moves a fault; -1 leaves a time as it is.
+// moveFault moves a fault; -1 keeps a time.
 func moveFault(text string, i int, at, lasts int64) (string, error) {
 	span := func(ms int64) time.Duration {
 		if ms < 0 {
@@ -120,7 +119,7 @@ type outcome struct {
 	Hash    string   `json:"hash"`
 	Steps   uint64   `json:"steps"`
 	Virtual string   `json:"virtual"`
-	// Took is how long the run itself took, in milliseconds.
+	// Took is the duration of the run itself, in milliseconds.
 	Took int64 `json:"took"`
 	// Page is the report, one HTML file.
 	Page string `json:"page"`
@@ -163,8 +162,7 @@ func runTarget(t explore.Target, seed uint64, m *mutant.Mutant) (*outcome, error
 
 func hashText(hash uint64) string { return fmt.Sprintf("%016x", hash) }
 
-// hashOf runs a scenario of the library, written as NAME/PROFILE/SEED, and returns the hash of its
-// history.
+// hashOf runs a scenario of the library, written as NAME/PROFILE/SEED, and returns the hash of its history.
 func hashOf(run string) (string, error) {
 	var seed uint64
 	parts := strings.Split(run, "/")
@@ -181,7 +179,7 @@ func hashOf(run string) (string, error) {
 	return hashText(sim.Run(s, config.Profile(parts[1]), sim.Options{Seed: seed}).Hash), nil
 }
 
-// textOf is the file of a scenario of the library.
+// textOf returns the file of a scenario of the library.
 func textOf(name string) (string, error) {
 	s, err := scenarios.Find(name)
 	if err != nil {

@@ -30,7 +30,7 @@ import (
 	"handoff/scenarios"
 )
 
-// written is the folder that folder writes once, for every test that needs it.
+// written is the folder that playgroundFolder writes once for all tests.
 var written struct { //nolint:gochecknoglobals // it takes long
 	once sync.Once
 	dir  string
@@ -63,16 +63,16 @@ func playgroundFolder(t *testing.T) string {
 	return written.dir
 }
 
-// pairsVariable says how many runs are compared, as in make playground-hashes.
+// pairsVariable names the variable with the number of compared runs, as in make playground-hashes.
 const pairsVariable = "HANDOFF_PLAYGROUND_RUNS"
 
-// How many runs make test compares, and make test-all. The next larger number is make playground-hashes.
+// Numbers of runs that make test and make test-all compare. make playground-hashes compares more.
 const (
 	fewPairs  = 8
 	somePairs = 60
 )
 
-// comparedRuns are runs of the library: every scenario and profile in turn, under one seed after another.
+// comparedRuns returns runs of the library: every scenario and profile in turn, under one seed after another.
 func comparedRuns(t *testing.T) (list []string) {
 	t.Helper()
 	most := fewPairs
@@ -89,7 +89,7 @@ func comparedRuns(t *testing.T) (list []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Which profile comes first changes from one scenario to the next, so that a short list has both.
+	// The first profile alternates between scenarios, so that a short list has both.
 	for round := 0; ; round++ {
 		for i, s := range all {
 			p := s.Profiles[(i+round)%len(s.Profiles)]
@@ -100,7 +100,7 @@ func comparedRuns(t *testing.T) (list []string) {
 	}
 }
 
-// A run is a function of scenario and seed, so the browser shows what a terminal shows.
+// A run is a function of scenario and seed, so the browser shows the same as a terminal.
 func TestBrowserRunsMatchNative(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -149,11 +149,11 @@ func TestBrowserRunsMatchNative(t *testing.T) {
 	t.Logf("%d runs have the same hash; WebAssembly took %v for them, this machine %v", len(list), there.Round(time.Millisecond), time.Since(begin).Round(time.Millisecond))
 }
 
-// hashesIn runs the list in WebAssembly.
+// hashesIn returns the hashes of the runs in WebAssembly.
 func hashesIn(ctx context.Context, node, script, wasm string, list []string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(time.Hour, testenv.Patience()))
 	defer cancel()
-	// Arguments and environment have only a few kilobytes there, so the list is its input.
+	// Arguments and environment are limited to a few kilobytes, so the list is the input.
 	cmd := exec.CommandContext(ctx, node, "--stack-size=8192", script, wasm, "hashes")
 	cmd.Stdin = strings.NewReader(strings.Join(list, "\n") + "\n")
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
@@ -175,8 +175,8 @@ func goRoot(t *testing.T) string {
 	return strings.TrimSpace(string(out))
 }
 
-// drive acts like a reader: it waits for the first run, moves a fault with the keyboard, plants a bug
-// and runs again. It tells the test what it saw.
+// drive acts like a reader: it waits for the first run, moves a fault with the keyboard, plants a mutant and
+// runs it. It posts what it saw to the test.
 const drive = `<script>
 const until = async (what) => { for (;;) { const got = what(); if (got) return got; await new Promise((go) => requestAnimationFrame(go)); } };
 const heard = (name) => new Promise((go) => id(name).addEventListener("load", go, { once: true }));
@@ -288,7 +288,7 @@ func TestPlaygroundRunsInBrowser(t *testing.T) {
 		"fail: network-partition, hardened, seed 14, mutant unguarded-claim", "one run at a time", "my-scenario.yaml:2:1:", `unknown key \"faultz\"`,
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("the page has shown no %s", want)
+			t.Errorf("the page did not show %s", want)
 		}
 	}
 	if strings.Contains(got, `"error"`) || !strings.Contains(got, `"report": "`) {
@@ -319,7 +319,7 @@ func TestEveryScenarioIsDrawn(t *testing.T) {
 			}
 			moved, err := moveFault(text, i, 1000, -1)
 			if err != nil {
-				continue // another fault may be due relative to it, or it is too late; the page says so
+				continue // another fault may depend on it, or it is too late; the page reports that
 			}
 			m, err := scenario.Parse(name, []byte(moved))
 			if err != nil || m.Faults[i].When.Min != time.Second {
@@ -345,7 +345,6 @@ func TestInvalidRunsAreRefused(t *testing.T) {
 	}
 }
 
-// unpackFile unpacks a file.
 func unpackFile(from, to string) error {
 	file, err := os.Open(from)
 	if err != nil {

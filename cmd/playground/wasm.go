@@ -12,9 +12,8 @@ import (
 	"syscall/js"
 )
 
-// main serves a page: it gives it the function handoff(what, arguments…), whose answer is JSON with
-// either result or error. With the argument hashes, under node, it prints the hash of each run that
-// its input names.
+// main gives a page the function handoff(what, arguments…), which returns JSON with either result or error.
+// With the argument hashes, under node, it prints the hash of each run in its input.
 func main() {
 	debug.SetGCPercent(800) // as cmd/chaos does
 	if len(os.Args) > 1 && os.Args[1] == "hashes" {
