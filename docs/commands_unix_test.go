@@ -23,16 +23,16 @@ import (
 	"handoff/docs"
 )
 
-// Pages say how to run their commands in the first line of a block:
+// The first line of a block on a page defines how the test runs its commands:
 //
-//	```sh set up            brings the system into the state that the page is about
-//	```sh meanwhile         the same, but it lasts: it runs beside everything else until Ctrl-C
-//	```sh run: WORD, WORD   a command to read; its output must come to have all these words
+//	```sh set up            brings the system into the state that the page describes
+//	```sh meanwhile         the same, but runs alongside all other blocks until Ctrl-C
+//	```sh run: WORD, WORD   a command to read; its output must eventually contain all these words
 //	```sh do                a step of the page, run once in its place between the commands to read
-//	```sh undo              takes back what the first ones did
-//	```sh only: REASON      nobody runs it here
+//	```sh undo              undoes the effects of the first two kinds
+//	```sh only: REASON      not run by the test
 //
-// The first two kinds are run first, then the third, then undo; those of one of these in their order on the page.
+// The first two kinds are run first, then run and do, then undo; each group in the order of the page.
 
 // block is a block of commands of a page.
 type block struct {

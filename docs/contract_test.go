@@ -43,7 +43,7 @@ func pageGenerators(t *testing.T) map[string]func(t *testing.T) string {
 
 var generated = regexp.MustCompile(`(?s)(<!-- generated: ([^>]*?) -->\n)(.*?)(<!-- /generated -->)`)
 
-// The generated tables of the pages say what the code says. After a change of the code:
+// The generated tables of the pages match the code. After a change of the code:
 //
 //	go test ./docs -run TestContract -update
 func TestContract(t *testing.T) {
@@ -71,7 +71,7 @@ func TestContract(t *testing.T) {
 			for at+1 < min(len(have), len(want)) && have[at] == want[at] {
 				at++
 			}
-			t.Errorf("%s does not say what the code says: go test ./docs -run TestContract -update\nline %d\n  have %s\n  want %s", p.path, at+1, have[at], want[at])
+			t.Errorf("%s does not match the code: go test ./docs -run TestContract -update\nline %d\n  have %s\n  want %s", p.path, at+1, have[at], want[at])
 		}
 	}
 	for name := range known {

@@ -52,8 +52,8 @@ func inOrder(numbers []string) []string {
 // evidence has the items that show one defect, by their titles on the page.
 type evidence map[string][]string
 
-// defectsOfTheCode returns the defects that need an entry, with their evidence: all of the source documents,
-// and those of the audit and the attacks that a mutant, a scenario or an invariant names.
+// defectsOfTheCode returns the defects that need an entry, with their evidence. These are all of the source
+// documents, and those of the audit and the attacks that a mutant, a scenario or an invariant names.
 func defectsOfTheCode(t *testing.T) (of map[string]evidence) {
 	t.Helper()
 	of = make(map[string]evidence)

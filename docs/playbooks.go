@@ -1,6 +1,6 @@
 // Package docs holds the pages that a running system shows: a playbook for every alert. An executor serves
-// them at /playbooks/NAME, the runbook_url of the rule file, so that a page opens from the alert and belongs
-// to the running version.
+// them at /playbooks/NAME, the runbook_url of the rule file. A page thus opens from the alert and belongs to
+// the running version.
 package docs
 
 import (

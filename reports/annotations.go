@@ -15,9 +15,13 @@ const Annotations = 10
 // annotationBytes is the maximum length of the text of one annotation.
 const annotationBytes = 4000
 
-// WriteAnnotations writes a line for each failing scenario that GitHub Actions shows as an error beside
-// a line of the scenario's file:
+// WriteAnnotations writes a line for each failing scenario, which GitHub Actions shows as an error at a line
+// of the scenario's file:
 //
+//	::error file=scenarios/order/ttl-race.yaml,line=54,title=ttl-race (hardened)%3A invariant 4 (single run)::…
+//
+// locate returns the file of a violation, and its line from 1; an empty file or line 0 is left out. There are
+// at most Annotations lines. If more scenarios fail, the last line gives their number.
 //	::error file=scenarios/order/ttl-race.yaml,line=54,title=ttl-race (hardened)%3A invariant 4 (single run)::…
 //
 // locate returns the file of a violation, and its line from 1; an empty file or line 0 is left out.

@@ -116,7 +116,7 @@ func (c clause) Write() string {
 }
 
 // describeTransition describes a change of status with a verb, for readers who don't know the table of
-// statuses, and with the statuses, for those who do.
+// statuses. It adds the statuses for those who do.
 func (d describer) describeTransition(e *history.Event) string {
 	owner := d.describeWorker(e.Worker, e.Incarnation)
 	x := fmt.Sprintf("execution %d", e.Execution)

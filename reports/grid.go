@@ -37,8 +37,8 @@ type gridRow struct {
 	// From and Width are the columns of the result's seeds.
 	From, Width     int
 	Few, Some, Many string
-	// Unknown is the first column without data, because only so many seeds are kept; the number of columns if
-	// all is known.
+	// Unknown is the first column without data, because the number of kept seeds is limited; the number of
+	// columns if all is known.
 	Unknown int
 	// Failing counts the failed runs. Seeds lists them in words.
 	Failing int

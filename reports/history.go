@@ -85,7 +85,7 @@ type historyLine struct {
 // (history.Kind), from and to (statuses), by (parts), reason, lifecycle, and type (the message type
 // in the protocol). execution, chain, related, epoch, old_epoch, named, worker, incarnation,
 // writer, message, count, limit and step are numbers; process, action, key, queue, fault and text
-// are free text. Zero fields are left out. history.Kind says which kind sets which fields.
+// are free text. Zero fields are left out. history.Kind documents the fields of each kind.
 //
 // Judgements, violations and fault intervals are not written, because they can be computed again
 // from the events that ReadHistory returns. The constants of HistoryReader limit what can be read

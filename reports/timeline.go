@@ -255,9 +255,10 @@ func (b *builder) writeEvents(out *timeline) {
 	out.EventsLeftOut = len(b.r.Events) - len(chosen)
 }
 
-// chooseEvents picks at most limits.events events: first the lead-ups to the violations, the events of the
-// violated executions and of the faults, then those of the other drawn executions, then the rest; within each
-// group the nearest to the moment. Heartbeats come last, because the lanes show them as ticks.
+// chooseEvents picks at most limits.events events. First come the lead-ups to the violations, the events of
+// the violated executions and of the faults, then those of the other drawn executions, then the rest. Within
+// each group the nearest to the moment come first. Heartbeats come last, because the lanes show them as
+// ticks.
 func (b *builder) chooseEvents(out *timeline, shown map[execution.ID]bool) []int {
 	wanted := make(map[execution.ID]bool)
 	for _, v := range out.Violations {

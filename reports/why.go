@@ -139,7 +139,7 @@ func (w *whyPage) addNeeds(x *explain.Explanation) {
 	}
 	w.FaultsText = asSentence(needText(x))
 	if x.Own > 0 {
-		w.FaultsText = shifts + "." // the head says the rest
+		w.FaultsText = shifts + "." // the heading has the rest
 	}
 	for _, needed := range []bool{true, false} {
 		for _, f := range x.Faults {

@@ -22,9 +22,9 @@ const (
 // timing.json, junit.xml and summary.md. Each record with a violation or a panic gets a folder
 // SCENARIO-PROFILE-SEED (SCENARIO-PROFILE-varied-SEED) with its history, its scenario and its page, run.html.
 //
-// Each file is complete or absent: it is written under another name and then renamed, so that neither a full
-// disk nor Ctrl-C leaves a partial result that CI mistakes for a whole one. index.html comes last, so a
-// reader that sees it finds everything else.
+// Each file is complete or absent: it is written under another name and then renamed. Neither a full disk nor
+// Ctrl-C leaves a partial result that CI mistakes for a whole one. index.html comes last, so a reader that
+// sees it finds everything else.
 func Write(dir string, sweep *verdict.Sweep, records []*verdict.Record) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("making the report's folder: %w", err)

@@ -1,7 +1,7 @@
 // Package scenarios is the scenario library, embedded in the programs: the YAML files of the folders here.
-// The folder order has the scenarios that the harness was ordered for, seed those of the core's source
-// documents, and each other folder is named after the broken part. The folder regressions has failures that
-// were found once. Package chaos/scenario defines their language.
+// The folder order has the scenarios that the harness was ordered for, and seed those of the core's source
+// documents. The folder regressions has failures that were found once. Each other folder is named after the
+// broken part. Package chaos/scenario defines their language.
 package scenarios
 
 import (

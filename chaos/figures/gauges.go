@@ -22,13 +22,13 @@ func (w *Watch) judgeGauge(f telemetry.Figure, v int64) {
 	case telemetry.ReaperBrake, telemetry.DeadLetterPathBroken:
 		w.j.judged++
 		if v != 0 && v != 1 {
-			w.recordViolation("%s is %d, and says yes or no", w.j.table[f].Name, v)
+			w.recordViolation("%s is %d, and must be 0 or 1", w.j.table[f].Name, v)
 		}
 	case telemetry.DeadLetterQueueMessages:
 		w.j.judged++
 		switch {
 		case w.queue == nil:
-			w.recordViolation("%s is set to %d, and the broker has not said so", w.j.table[f].Name, v)
+			w.recordViolation("%s is set to %d, and the broker has not reported it", w.j.table[f].Name, v)
 		case v != int64(w.queue.Ready):
 			w.recordViolation("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, w.queue.Ready)
 		}
@@ -36,7 +36,7 @@ func (w *Watch) judgeGauge(f telemetry.Figure, v int64) {
 		w.j.judged++
 		switch {
 		case w.queue == nil:
-			w.recordViolation("%s is set to %d, and the broker has not said so", w.j.table[f].Name, v)
+			w.recordViolation("%s is set to %d, and the broker has not reported it", w.j.table[f].Name, v)
 		case v != int64(w.queue.Consumers):
 			w.recordViolation("%s is set to %d, and the broker said %d", w.j.table[f].Name, v, w.queue.Consumers)
 		}
@@ -170,7 +170,7 @@ func (w *Watch) judgeWorkers(workers []store.WorkerRow) {
 }
 
 // judgeConditions compares the number of workers shown in each condition. A worker that is healthy by its own
-// reports may be shown as degraded if probes fail, and only the process knows the results of its probes.
+// reports may be shown as degraded if probes fail. Only the process knows the results of its probes.
 func (w *Watch) judgeConditions(workers []store.WorkerRow) {
 	probed := w.j.config.Executor.HealthProbes == config.Act && w.j.config.Health.Enabled
 	const live, stale, deaf = 0, 1, 2
@@ -227,7 +227,7 @@ func (w *Watch) judgeFreshness() {
 	}
 	w.j.judged++
 	if gap := w.j.now() - w.fresh; gap > within {
-		w.recordViolation("it has not asked for its figures for %v, and is to ask every %v", gap, x.FiguresInterval)
+		w.recordViolation("it has not asked for its figures for %v, and should ask every %v", gap, x.FiguresInterval)
 	}
 }
 
@@ -241,10 +241,10 @@ func (w *Watch) judgeHealth() {
 	want := w.j.config.MessageQueue.RabbitMQ.DeadLetter.Enabled && (!tested || shown == 1)
 	w.j.judged += 2
 	if broken != want {
-		w.recordViolation("asked for its dead letter path it says broken: %t, and by what it shows it is %t", broken, want)
+		w.recordViolation("it reports a broken dead letter path: %t, and by its gauges that is %t", broken, want)
 	}
 	if w.health.Connected() && (w.session == nil || w.session.Closed() || w.session.Blocked()) {
-		w.recordViolation("it says that it is connected, and has no session that takes a publish")
+		w.recordViolation("it reports that it is connected, and has no session that accepts a publish")
 	}
 }
 
@@ -259,7 +259,7 @@ func (w *Watch) judgeUnreadable(executions, workers int) {
 		want = fmt.Sprintf("%d executions and %d workers ", executions, workers)
 	}
 	if (said == "") != (want == "") || !strings.HasPrefix(said, want) {
-		w.recordViolation("asked for what it can't read it says %q, and the database named %d executions and %d workers", said, executions, workers)
+		w.recordViolation("asked about unreadable rows it says %q, and the database named %d executions and %d workers", said, executions, workers)
 	}
 }
 
@@ -280,7 +280,7 @@ func (w *Watch) judgeSuspicion(open int) {
 		w.suspicious = now
 	case now-w.suspicious > within:
 		w.j.judged++
-		w.recordViolation("since %v there are dead letters that nobody has dealt with, and the dead letter path has not been tested since; it is to be within %v", w.suspicious, soonTested)
+		w.recordViolation("there are new open dead letters since %v, and the dead letter path has not been tested since; it must be within %v", w.suspicious, soonTested)
 		w.suspicious = -1
 	}
 	if open > w.open && w.suspicious < 0 {

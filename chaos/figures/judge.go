@@ -1,7 +1,7 @@
 // Package figures judges what executors and workers report about themselves: every gauge must equal the
 // latest answer of the database or the broker, and every counter must equal the events in the history.
 //
-// A [Judge] stands between the world and the core. It gives the core a store, a broker and a recorder that
+// A [Judge] sits between the world and the core. It gives the core a store, a broker and a recorder that
 // note each question, answer and report, and it observes the history. The truth comes from the world: the
 // answers of its database and broker, and its events. Nothing of the core computes it.
 //
@@ -105,7 +105,7 @@ func (j *Judge) End() (wrong string, judged uint64) {
 	return j.wrong, j.judged
 }
 
-// expectCount records an event that a process has to count.
+// expectCount records an event that a process must count.
 func (j *Judge) expectCount(process string, f telemetry.Figure, labels ...string) {
 	var l telemetry.Labels
 	copy(l[:], labels)

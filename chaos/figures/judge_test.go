@@ -286,8 +286,8 @@ func TestLoopReportsLagFromSecondPass(t *testing.T) {
 		want          string
 	}{
 		"in order":     {false, true, time.Second, ""},
-		"at its start": {true, true, time.Second, "is told of its first pass, which can't be late"},
-		"never":        {false, false, 0, "and of 0 it was told how late they were"},
+		"at its start": {true, true, time.Second, "is reported for its first pass, which can't be late"},
+		"never":        {false, false, 0, "and 0 lags are reported"},
 		"too late":     {false, true, time.Minute, "is 1m0s, and the pass before began 10s ago"},
 	} {
 		f := newFixture()

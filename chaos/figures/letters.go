@@ -54,7 +54,7 @@ func (w *Watch) judgeLetterTime(d time.Duration) {
 	w.letter.measured = true
 	w.j.judged++
 	if want := w.clock.Monotonic() - w.letter.died; d < want-want/10-clockSlack || d > want+want/10+clockSlack {
-		w.recordViolation("a dead letter is told to have been handled %v after its death, which was %v ago", d, want)
+		w.recordViolation("a dead letter is reported as handled %v after its death, which was %v ago", d, want)
 	}
 }
 

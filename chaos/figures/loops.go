@@ -36,7 +36,7 @@ func (w *Watch) judgePassTime(f telemetry.Figure, d time.Duration, loop string) 
 		w.j.judged++
 		switch since := now - p.began; {
 		case p.counted == 0:
-			w.recordViolation("%s of %s is told of its first pass, which can't be late", w.j.table[f].Name, loop)
+			w.recordViolation("%s of %s is reported for its first pass, which can't be late", w.j.table[f].Name, loop)
 		case d > since+since/10+clockSlack:
 			w.recordViolation("%s of %s is %v, and the pass before began %v ago", w.j.table[f].Name, loop, d, since)
 		}
@@ -52,7 +52,7 @@ func (w *Watch) judgePass(loop string) {
 		w.recordViolation("%d passes of %s are counted, and %d of them measured", p.counted+1, loop, p.measured)
 	}
 	if w.samples && p.late != p.counted {
-		w.recordViolation("%d passes of %s are counted, and of %d it was told how late they were: of all but the first", p.counted+1, loop, p.late)
+		w.recordViolation("%d passes of %s are counted, and %d lags are reported; each pass but the first needs one", p.counted+1, loop, p.late)
 	}
 	p.counted++
 }

@@ -13,7 +13,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Watch stands between one process, from its start to its end, and the world.
+// Watch sits between the world and one process, from its start to its end.
 type Watch struct {
 	j *Judge
 	p *process

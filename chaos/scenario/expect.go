@@ -102,7 +102,7 @@ func (l *loader) readOneExpect(n *yaml.Node) Expect {
 	return e
 }
 
-// readAlerts reads the expected alerts. An alert under resolves also has to fire, so it need not be under
+// readAlerts reads the expected alerts. An alert under resolves must also fire, so it need not be under
 // fires. An alert under never must not be under the other two.
 func (l *loader) readAlerts(n *yaml.Node) (a Alerts) {
 	m, ok := l.Mapping(n, alertsShape())

@@ -207,8 +207,8 @@ type When struct {
 	Plus  time.Duration
 }
 
-// Expect has the conditions that must hold at the end of every run, in addition to the invariants, and the
-// situations that at least one run of a sweep must reach.
+// Expect has the conditions that must hold at the end of every run, in addition to the invariants. It also
+// has the situations that at least one run of a sweep must reach.
 type Expect struct {
 	// Invariants lists numbers; nil means all.
 	Invariants []int
@@ -224,8 +224,7 @@ type Expect struct {
 	Texts []string
 }
 
-// Alerts names the alerts that must fire in every run, those that must be resolved at its end, and those that
-// must not fire.
+// Alerts names the alerts that must fire in every run, must be resolved at its end, or must never fire.
 type Alerts struct {
 	Fires, Resolves, Never []string
 }

@@ -130,8 +130,8 @@ func addedFaults(d *draw) {
 	}
 }
 
-// closeFaults adds faults that follow each other within a lease and strike one worker and one executor, so
-// that each meets the effects of the one before.
+// closeFaults adds faults that follow each other within a lease and strike one worker and one executor. Each
+// meets the effects of the one before.
 func closeFaults(d *draw) {
 	all := d.Cluster
 	if len(all.Workers) > 0 {

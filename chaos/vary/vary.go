@@ -129,7 +129,7 @@ func newChooser(label string) func(n int) int {
 	return rand.New(rand.NewPCG(binary.LittleEndian.Uint64(sum[:]), binary.LittleEndian.Uint64(sum[8:]))).IntN
 }
 
-// drawSeparately calls a dimension with random numbers of its own, so that it shifts no other draws.
+// drawSeparately calls a dimension with separate random numbers, so that it shifts no other draws.
 func (d *draw) drawSeparately(label string, dimension func(*draw)) {
 	choose := d.Choose
 	d.Choose = newChooser(d.label + " " + label)

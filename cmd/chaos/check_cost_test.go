@@ -79,8 +79,8 @@ func retainedMemory(t *testing.T, text []byte, h audit.History) int64 {
 	return held
 }
 
-// A judgement keeps no events: of each it may keep a few bytes, such as the final status of an execution and
-// its idempotency key, so that a million events need about 16 MB.
+// A judgement keeps no events. Of each it may keep a few bytes, such as the final status of an execution and
+// its idempotency key. A million events then need about 16 MB.
 func TestCheckKeepsNoEvents(t *testing.T) {
 	skipInMakeCheck(t)
 	const executions, perEvent, most = 1500, 24, 4 << 20

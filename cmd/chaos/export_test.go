@@ -172,7 +172,7 @@ func TestTraceIsBounded(t *testing.T) {
 	r := &verdict.Record{}
 	r.Scenario, r.Virtual = "long", time.Hour
 	long := strings.Repeat("ö\x00\xff", 1000)
-	events, every := reports.PerfettoEvents+1000, 100 // one in so many events has a long text
+	events, every := reports.PerfettoEvents+1000, 100 // one in this many events has a long text
 	if testenv.All() {
 		events, every = 3*reports.PerfettoEvents, 1
 	}

@@ -36,8 +36,8 @@ type fate struct {
 	Seed      uint64 `json:"seed,omitempty"`
 	Rule      string `json:"rule,omitempty"`
 	Reproduce string `json:"reproduce,omitempty"`
-	// Runs is the number of runs until the kill, or of all survived runs; GaveUp counts those that could not
-	// be judged.
+	// Runs is the number of runs until the kill, or of all runs if it survived; GaveUp counts those that
+	// could not be judged.
 	Runs   int `json:"runs"`
 	GaveUp int `json:"gave_up"`
 

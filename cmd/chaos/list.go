@@ -98,7 +98,7 @@ func (a *app) printFaults() {
 	}
 }
 
-// wrapText breaks a text at spaces into lines of at most so many columns.
+// wrapText breaks a text at spaces into lines of at most this many columns.
 func wrapText(text string, columns int) (lines []string) {
 	line := ""
 	for _, word := range strings.Fields(text) {

@@ -96,9 +96,9 @@ func (a *app) runLive(ctx context.Context, args []string, f runFlags) error {
 	return nil
 }
 
-// unjudgedNote describes runs that could not be judged for no other reason than the machine; empty otherwise.
-// One run in ten may be like that, and always one: a busy machine stalls at times, and a failure would tell
-// its owner nothing. With more of them, the runs prove nothing.
+// unjudgedNote describes runs that could not be judged because of the machine alone; empty otherwise. One run
+// in ten is tolerated, and always one: a busy machine stalls at times, and its owner learns nothing from a
+// failure. With more of them, the runs prove nothing.
 func unjudgedNote(done *live.Outcome, v verdict.Verdict) (tooMany bool, text string) {
 	if v != verdict.Inconclusive || done.Interrupted {
 		return false, ""

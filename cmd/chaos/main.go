@@ -135,7 +135,7 @@ func listingCommand(what string) string {
 const mostShown = 30
 
 // shownNames lists the allowed names. If there are many, it lists only those that share a word with the given
-// name, with the number of others and the command that lists all.
+// name. It then adds the number of others and the command that lists all.
 func shownNames(got string, allowed []string, command string) string {
 	if len(allowed) <= mostShown {
 		return strings.Join(allowed, ", ")

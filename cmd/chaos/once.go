@@ -7,7 +7,7 @@ import (
 )
 
 // onceValue is the value of a flag that may be given only once. Otherwise the last of two different values
-// would win silently, so that a run under two worlds or two seeds would be a run under one.
+// would win silently, and a run under two seeds would be a run under one.
 type onceValue struct {
 	pflag.Value
 	flag  string

@@ -106,7 +106,7 @@ func (a *app) runSystem(ctx context.Context, f upFlags) error {
 		fmt.Fprintln(a.err, "taking everything down")
 	}
 	if f.keep != "" {
-		err = errors.Join(err, os.Remove(env)) // what it names goes away
+		err = errors.Join(err, os.Remove(env)) // its addresses become invalid
 	}
 	if err = errors.Join(err, c.Down()); err != nil {
 		return harnessError("taking down: %v", err)

@@ -50,7 +50,7 @@ func TestUpLeavesNothingBehind(t *testing.T) {
 		if end.cleans {
 			up.runScript(t)
 			up.injectFaults(t, bin)
-			if testenv.All() { // it starts both servers anew, twice
+			if testenv.All() { // it restarts both servers twice
 				up.undoFaults(t, bin)
 			}
 		}
@@ -77,7 +77,7 @@ func TestUpKeepsExecutionsOfScripts(t *testing.T) {
 	t.Parallel()
 	bin := buildAll(t)
 	actions := scriptFolder(t)
-	keep, err := os.MkdirTemp("", "up-test-*") // not t.TempDir: the servers' users have to reach it
+	keep, err := os.MkdirTemp("", "up-test-*") // not t.TempDir, which the servers' users can't read
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestUpKeepsExecutionsOfScripts(t *testing.T) {
 
 	second := startUp(t, bin, args...)
 	if again := getText(t, execution); !strings.Contains(again, "good day") {
-		t.Errorf("the execution is not there any more: %s", again)
+		t.Errorf("the execution is missing: %s", again)
 	}
 	second.endWithCtrlC(t)
 	second.waitUntilGone(t, "Ctrl-C with --keep")
@@ -110,7 +110,7 @@ func TestUpKeepsExecutionsOfScripts(t *testing.T) {
 		t.Errorf("the executor's log has %d starts under the profile documented (%v), want 2", starts, err)
 	}
 	if _, err := os.Stat(filepath.Join(keep, "env")); !os.IsNotExist(err) {
-		t.Errorf("addresses of a system that is gone are left: %v", err)
+		t.Errorf("addresses of a stopped system are left: %v", err)
 	}
 }
 
@@ -239,7 +239,7 @@ func startUp(t *testing.T, bin string, args ...string) *runningSystem {
 		case strings.HasPrefix(lines.Text(), "Ctrl-C"):
 			slices.Sort(r.addresses)
 			if r.addresses = slices.Compact(r.addresses); r.dir == "" || len(r.addresses) != 5 {
-				t.Fatalf("it says neither where its logs are nor five addresses: %+v", r)
+				t.Fatalf("it lacks the folder of its logs or five addresses: %+v", r)
 			}
 			return r
 		case len(fields) == 2 && fields[0] == "logs":
