@@ -192,7 +192,7 @@ func configTable(t *testing.T) string {
 		}
 		meaning := regexp.MustCompile("(?m)^\\| `" + regexp.QuoteMeta(s.key) + "` \\|.*\\| ([^|]+) \\|$").FindStringSubmatch(page)
 		if meaning == nil {
-			t.Errorf("docs/contract.md does not say what %s means: write it into the last cell of its row", s.key)
+			t.Errorf("docs/contract.md lacks the meaning of %s: write it into the last cell of its row", s.key)
 			meaning = []string{"", "?"}
 		}
 		rows = append(rows, []string{inlineCode(s.key), strings.Trim(s.value, "[]"), strings.Trim(other, "[]"), meaning[1]})

@@ -40,7 +40,7 @@ func TestSamples(t *testing.T) {
 		}
 		e := load(source)
 		if have, want := printedSettings(t, load(uncommented)), printedSettings(t, e); !slices.Equal(have, want) {
-			t.Errorf("%s shows other values as defaults than it leaves in force:\n%v\n%v", file, have, want)
+			t.Errorf("%s shows other defaults than those in force:\n%v\n%v", file, have, want)
 		}
 		standard, set := map[string]string{}, map[string]string{}
 		for _, s := range defaultSettings(t, e.Config.Profile) {
@@ -53,12 +53,12 @@ func TestSamples(t *testing.T) {
 			if !slices.ContainsFunc(slices.Collect(maps.Keys(set)), func(key string) bool {
 				return (key == m[1] || strings.HasSuffix(key, "."+m[1])) && set[key] == m[2] && standard[key] == m[3]
 			}) {
-				t.Errorf("%s says that %s has the default %s", file, m[1], m[3])
+				t.Errorf("%s gives %s the wrong default %s", file, m[1], m[3])
 			}
 		}
 		for key, value := range set {
 			if value == standard[key] && key != "profile" && !strings.Contains(source, ": "+value+" # (default "+value+")") {
-				t.Errorf("%s sets %s to its default %s: comment it out, or say that it is the default", file, key, value)
+				t.Errorf("%s sets %s to its default %s: comment it out, or mark it as the default", file, key, value)
 			}
 		}
 		if file != "config/production.yaml" {

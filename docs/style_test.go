@@ -45,7 +45,7 @@ func TestStyle(t *testing.T) {
 	p := readPage(t, "docs/STYLE.md")
 	retired := p.tableOf(t, "word", "instead").columnCells(0)
 	if got := retiredIn("theRipeRow of plannedRipes and Ripe", []string{"ripe"}); len(got) != 3 {
-		t.Fatalf("retired words are not found in a name: %v", got)
+		t.Fatalf("retired words are not detected in a name: %v", got)
 	}
 	files := allTexts(t, "", ".go", ".md")
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -57,7 +57,7 @@ func TestStyle(t *testing.T) {
 			text = goIdentifiers(text)
 		}
 		for _, word := range retiredIn(text, retired) {
-			t.Errorf("%s uses the word %q; docs/STYLE.md says what to write instead", name, word)
+			t.Errorf("%s uses the word %q; docs/STYLE.md lists replacements", name, word)
 		}
 	}
 }

@@ -22,10 +22,6 @@ const annotationBytes = 4000
 //
 // locate returns the file of a violation, and its line from 1; an empty file or line 0 is left out. There are
 // at most Annotations lines. If more scenarios fail, the last line gives their number.
-//	::error file=scenarios/order/ttl-race.yaml,line=54,title=ttl-race (hardened)%3A invariant 4 (single run)::…
-//
-// locate returns the file of a violation, and its line from 1; an empty file or line 0 is left out.
-// There are at most Annotations lines. If more scenarios fail, the last line says how many.
 func WriteAnnotations(w io.Writer, s *verdict.Sweep, locate func(*verdict.Scenario, *verdict.Violation) (file string, line int)) error {
 	var failing []*verdict.Scenario
 	for _, sc := range sortedScenarios(s) {

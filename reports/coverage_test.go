@@ -28,7 +28,7 @@ func TestUnreachedSituationIsReportedWithNearestRun(t *testing.T) {
 	var b strings.Builder
 	summaryCoverage(&b, list)
 	if !strings.Contains(b.String(), "- Never reached: `parked`") || strings.Count(b.String(), near) != 1 {
-		t.Errorf("the summary says\n%s", b.String())
+		t.Errorf("the summary is\n%s", b.String())
 	}
 }
 
@@ -72,7 +72,7 @@ func TestPageSeparatesDemandedSituations(t *testing.T) {
 	}
 	for _, want := range []string{"✔ each that a scenario demands was reached", "6 that were reached, counted apart in each result"} {
 		if !strings.Contains(page.String(), want) {
-			t.Errorf("the page does not say %q", want)
+			t.Errorf("the page lacks %q", want)
 		}
 	}
 }

@@ -16,7 +16,6 @@ import (
 // Describe describes one event in a line of plain English: the time, the process or server, and the action.
 //
 //	12.402s  worker shell-1 (incarnation 3) claimed execution 7 at epoch 2: scheduled → running
-//	12.402s  worker shell-1 (incarnation 3) claimed execution 7 at epoch 2: scheduled → running
 func Describe(e *history.Event, workers map[execution.WorkerID]string) string {
 	t := newDescriber(workers)
 	return FormatTime(e.At) + "  " + t.subject(e) + " " + t.predicate(e)

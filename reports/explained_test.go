@@ -109,7 +109,7 @@ func TestPageReportsThatNoFaultWasNeeded(t *testing.T) {
 	const unneeded, folded = "No fault was needed for this failure", "<details><summary>Beside a run without this failure. The cause is not to be found there</summary>"
 	r := explainedRecord()
 	if page := pageOf(t, r); strings.Contains(page, unneeded) || strings.Contains(page, folded) {
-		t.Error("a fault was needed, and the page says that none was")
+		t.Error("a fault was needed, but the page denies it")
 	}
 	r.Explained.Faults[0].Needed = false
 	r.Mutant = "x"
@@ -119,22 +119,22 @@ func TestPageReportsThatNoFaultWasNeeded(t *testing.T) {
 	r.Mutant = ""
 	page := pageOf(t, r)
 	if at := strings.Index(page, unneeded); at < 0 || strings.Index(page, folded) < at {
-		t.Error("the page does not say that no fault was needed, or still shows the comparison")
+		t.Error("the page does not report that no fault was needed, or still shows the comparison")
 	}
 	if strings.Count(page, `id="h-why"`) != 1 || !strings.Contains(page, `<h2 class="small" id="h-why">The faults</h2>`) {
 		t.Error("the faults lack the heading that names the section")
 	}
 	if !strings.Contains(page, "None was needed: the same rule is broken without any fault, too.") {
-		t.Error("the page does not say how the faults were judged")
+		t.Error("the page does not report how the faults were judged")
 	}
 	x := r.Explained
 	x.Execution, x.Followed, x.Missed, x.Own = 7, true, true, 3
 	page = pageOf(t, r)
 	if !strings.Contains(page, "No fault is a cause: the action of execution 7 failed by an error of its own in each of its 3 attempts.") || !strings.Contains(page, "Faults only change which attempts there are") {
-		t.Error("the page does not say that the action failed by itself, or what faults have to do with it")
+		t.Error("the page does not report that the action failed by itself, or the effect of faults")
 	}
 	if strings.Contains(page, "None is a cause") {
-		t.Error("the page says twice that no fault is a cause")
+		t.Error("the page repeats that no fault is a cause")
 	}
 	x.Own, x.Elsewhere, x.Faults[0].Elsewhere = 0, []execution.ID{8}, []execution.ID{8}
 	page = pageOf(t, r)
@@ -214,7 +214,7 @@ func TestPageWarnsAboutDifferentSeed(t *testing.T) {
 	r.Explained.Counterparts[0].Anew = true
 	page := pageOf(t, r)
 	if !strings.Contains(page, "It draws other random numbers, so much differs by chance.") || strings.Contains(page, "what differs follows from that change") {
-		t.Error("the page does not say that the other seed draws other numbers")
+		t.Error("the page does not report that the other seed draws other numbers")
 	}
 }
 
@@ -249,6 +249,6 @@ func TestPageNotesDifferentExecutionNumbers(t *testing.T) {
 	there.Execution++
 	r.Explained.Counterparts[0].Difference.Pairs[0].There = &there
 	if page := pageOf(t, r); !strings.Contains(page, numbers) {
-		t.Error("a pair has two numbers, and the page does not say that they may be the same execution")
+		t.Error("a pair has two numbers, but the page does not note that they may be the same execution")
 	}
 }

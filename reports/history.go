@@ -71,10 +71,10 @@ type historyLine struct {
 //
 // A history from elsewhere may lack kinds of events. Its header lists the kinds that it records
 // whenever they happen, with "kinds":["created","transition",…]; rules that need others are then
-// not judged, instead of passing. A run on real daemons has the time scale of the scenario in its
+// reported as not judged. A run on real daemons has the time scale of the scenario in its
 // header, such as "time_scale":0.2.
 //
-// Every other line is one event, in the order in which they happened:
+// Every other line is one event, in order:
 //
 //	{"at_ns":12402000000,"step":811,"kind":"transition","execution":7,"chain":7,"epoch":2,"old_epoch":2,"named":2,
 //	 "from":"scheduled","to":"running","by":"worker","worker":1,"incarnation":3,"writer":3,"process":"shell-1"}
@@ -87,7 +87,7 @@ type historyLine struct {
 // writer, message, count, limit and step are numbers; process, action, key, queue, fault and text
 // are free text. Zero fields are left out. history.Kind documents the fields of each kind.
 //
-// Judgements, violations and fault intervals are not written, because they can be computed again
+// Judgements, violations and fault intervals are not written, because they can be recomputed
 // from the events that ReadHistory returns. The constants of HistoryReader limit what can be read
 // back.
 func WriteHistory(w io.Writer, r *verdict.Record) error {

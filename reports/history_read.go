@@ -47,10 +47,10 @@ const (
 // HistoryReader reads a history line by line. Its memory depends on the longest line and on the number of
 // distinct names, never on the length of the file.
 //
-// It refuses the following with file, line and column. The line is longer than MaxHistoryLine, no JSON
-// object, or not UTF-8. A field is unknown or duplicate. A name of an enumeration is unknown (see Next). A
-// value is beyond the limits above. Times need not ascend: the events of a live run are in order, but dated
-// by several clocks.
+// It refuses lines longer than MaxHistoryLine and lines that are no JSON object in UTF-8, with file, line and
+// column. It also refuses unknown or duplicate fields, unknown names of enumerations (see Next), and values
+// beyond the limits above. Times need not ascend: the events of a live run are in order, but dated by several
+// clocks.
 type HistoryReader struct {
 	file   string
 	lines  *bufio.Scanner

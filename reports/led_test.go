@@ -43,13 +43,13 @@ func TestViolationShowsRelatedLogLines(t *testing.T) {
 		said int
 	}{
 		{"a warning about the execution", line("executor-1", "WARN claim not answered execution=7", time.Millisecond), true, 1},
-		{"a warning of a process that the violation names", line("shell-1", "WARN claim not answered execution=25", time.Millisecond), true, 1},
+		{"a warning of the named process", line("shell-1", "WARN claim not answered execution=25", time.Millisecond), true, 1},
 		{"an earlier warning about the execution", line("executor-1", "WARN claim not answered execution=7", time.Second), true, 1},
 		{"an earlier warning of the process", line("shell-1", "WARN claim not answered execution=25", 30*time.Millisecond), false, 1},
-		{"no warning, about the execution", line("executor-1", "INFO claimed execution=7 epoch=1", 0), false, 1},
-		{"no warning, of the process", line("shell-1", "INFO claimed execution=25", 0), false, 0},
+		{"information about the execution", line("executor-1", "INFO claimed execution=7 epoch=1", 0), false, 1},
+		{"information of the process", line("shell-1", "INFO claimed execution=25", 0), false, 0},
 		{"another execution", line("executor-1", "WARN claim not answered execution=71", 0), false, 0},
-		{"a warning of long before", line("shell-1", "WARN claim not answered", 3*time.Second), false, 1},
+		{"an old warning", line("shell-1", "WARN claim not answered", 3*time.Second), false, 1},
 	} {
 		if head, said := shown(c.line); strings.Contains(head, c.line.Text) != c.head || said != c.said {
 			t.Errorf("%s: in the head %q, %d among what led to it, want %v and %d", c.name, head, said, c.head, c.said)

@@ -104,7 +104,7 @@ func TestPageOfManyResultsStaysSmall(t *testing.T) {
 			}
 		}
 		if left := results > pageResults; strings.Contains(text, " more results. result.json has them all") != left {
-			t.Errorf("%d results: the page says that some are left out: %v, want %v", results, !left, left)
+			t.Errorf("%d results: the page reports omissions: %v, want %v", results, !left, left)
 		}
 	}
 	if bytes[2*n] > bytes[n]*8/5 {

@@ -126,7 +126,7 @@ func TestJUnit(t *testing.T) {
 		t.Errorf("the failure is %+v", f)
 	}
 	if e := got.Suites[1].Cases[0].Error; e == nil || e.Type != "inconclusive" {
-		t.Errorf("an inconclusive result is %+v, want an error that says so", e)
+		t.Errorf("an inconclusive result is %+v, want an error of that type", e)
 	}
 }
 
@@ -188,7 +188,7 @@ func TestWrite(t *testing.T) {
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "timing.json"))
 	if err := errors.Join(err, json.Unmarshal(data, &timing)); err != nil || timing.Go != "go1.26.8" || timing.Wall != 2.55 {
-		t.Errorf("timing.json says %+v, %v", timing, err)
+		t.Errorf("timing.json has %+v, %v", timing, err)
 	}
 }
 
@@ -276,7 +276,7 @@ func TestPageExplainsEachVerdict(t *testing.T) {
 			t.Errorf("%v: the page has no %q", v, want)
 		}
 		if v != verdict.Pass && !strings.Contains(got, "hardened: because of this") {
-			t.Errorf("%v: the page does not say why", v)
+			t.Errorf("%v: the page lacks the reason", v)
 		}
 	}
 }
@@ -313,7 +313,7 @@ func TestPageStaysSmall(t *testing.T) {
 		t.Errorf("the page has %d bytes for 20 records of %d events, want under 5 MB", b.Len(), len(big.Events))
 	}
 	if !strings.Contains(b.String(), "12 more recorded. Each recorded failure has its own page, linked above") {
-		t.Error("the page does not say how many records it leaves out")
+		t.Error("the page does not report the number of omitted records")
 	}
 	if !strings.Contains(b.String(), "failed execution 7 at epoch 2") {
 		t.Error("the event that broke the rule was left out")

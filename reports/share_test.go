@@ -202,7 +202,7 @@ func TestForgedShareIsRefused(t *testing.T) {
 		want string
 	}{
 		{"negative counts", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "s", "Seeds": -4}}}, "a count is -4, below zero"},
-		{"what a terminal obeys", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "\x1b[2J"}}}, "letters that can't be shown"},
+		{"terminal controls", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "\x1b[2J"}}}, "letters that can't be shown"},
 		{"another scenario", map[string]any{"scenario": map[string]any{"result": map[string]any{"Name": "t"}}}, "one share has 2 scenarios, the other one 1"},
 		{"a table with too few rows", map[string]any{"matrix": map[string]any{"Mutants": []any{map[string]any{}}}}, "0 rows for 1 mutants"},
 	}

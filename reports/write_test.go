@@ -81,7 +81,7 @@ func TestUnstampedBuildReportsUnknownCommit(t *testing.T) {
 	}
 	for name, text := range map[string]string{"summary": summary.String(), "page": page.String()} {
 		if !strings.Contains(text, "go1, commit unknown") {
-			t.Errorf("the %s does not say that the commit is unknown", name)
+			t.Errorf("the %s does not report an unknown commit", name)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestLibrary(t *testing.T) {
 			t.Errorf("%s is called %s", s.File, s.Name)
 		}
 		if !regexp.MustCompile(`\(D\d+`).MatchString(s.About) {
-			t.Errorf("%s doesn't say which mutants it guards against: %s", s.Name, s.About)
+			t.Errorf("%s doesn't name the defects that it guards against: %s", s.Name, s.About)
 		}
 		data, err := files.ReadFile(strings.TrimPrefix(s.File, "scenarios/"))
 		if err != nil || !strings.HasPrefix(string(data), "# yaml-language-server: $schema=../schema.json\n") {

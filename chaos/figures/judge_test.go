@@ -238,8 +238,8 @@ func (s stillClock) Monotonic() time.Duration { return s.f.now }
 
 func TestDeadLetterTimeIsMeasuredFromDeath(t *testing.T) {
 	for what, c := range map[string]struct {
-		told time.Duration
-		want string
+		reported time.Duration
+		want     string
 	}{
 		"as it was":        {8 * time.Second, ""},
 		"until another":    {30 * time.Second, "handled 30s after its death, which was 8s ago"},
@@ -252,7 +252,7 @@ func TestDeadLetterTimeIsMeasuredFromDeath(t *testing.T) {
 		f.currentWatch().beginLetter(&d)
 		f.now = 8 * time.Second
 		f.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{"expired", "reclaimed"})
-		f.recorder.Observe(telemetry.DeadLetterSeconds, c.told, telemetry.Labels{})
+		f.recorder.Observe(telemetry.DeadLetterSeconds, c.reported, telemetry.Labels{})
 		f.currentWatch().finishLetter(&d)
 		f.expectWrong(t, what, c.want)
 	}
@@ -292,8 +292,8 @@ func TestLoopReportsLagFromSecondPass(t *testing.T) {
 	} {
 		f := newFixture()
 		loop := telemetry.Labels{"scheduler"}
-		pass := func(tells bool) {
-			if tells {
+		pass := func(reportsLag bool) {
+			if reportsLag {
 				f.recorder.Observe(telemetry.LoopLag, c.late, loop)
 			}
 			f.recorder.Observe(telemetry.LoopSeconds, 0, loop)

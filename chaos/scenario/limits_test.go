@@ -34,7 +34,7 @@ func TestStepSetsLimitsOfItsRequests(t *testing.T) {
 		}
 	}
 	if s.Workload[2].Limits != own {
-		t.Errorf("the requests that are sent again ask for %+v", s.Workload[2].Limits)
+		t.Errorf("the repeated requests ask for %+v", s.Workload[2].Limits)
 	}
 	for _, key := range []string{"", "x", "3/0", "-1/0", "core.echo k"} {
 		if got, known := s.Requested(key); known {

@@ -26,7 +26,7 @@ func TestSchemaIsCommitted(t *testing.T) {
 	}
 	got, err := os.ReadFile("../../scenarios/schema.json")
 	if err != nil || !bytes.Equal(got, want) {
-		t.Fatalf("schema.json is not what the types say (%v); regenerate it:\n\tgo test ./chaos/scenario -run TestSchema -update", err)
+		t.Fatalf("schema.json does not match the types (%v); regenerate it:\n\tgo test ./chaos/scenario -run TestSchema -update", err)
 	}
 }
 

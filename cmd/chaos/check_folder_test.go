@@ -78,15 +78,15 @@ func TestCheckRefusesMismatchedFolders(t *testing.T) {
 		code  int
 		want  string
 	}{
-		{"one that fits", map[string]string{"history.jsonl": history, "scenario.yaml": calm}, "", 0, "calm (hardened), seed 1"},
+		{"matching files", map[string]string{"history.jsonl": history, "scenario.yaml": calm}, "", 0, "calm (hardened), seed 1"},
 		{"a report's folder", map[string]string{"index.html": ""}, "", 2, "holds no history.jsonl (no such file or directory): name the folder of one failure"},
 		{"no scenario, and none in the library", map[string]string{"history.jsonl": history}, "", 0, `is of the scenario "calm", and there is neither a scenario.yaml beside it nor such a scenario in the library`},
 		{"another scenario", map[string]string{"history.jsonl": history, "scenario.yaml": strings.Replace(calm, "name: calm", "name: other", 1)}, "", 2, `is called "other", and the history beside it is of "calm"`},
 		{"another profile", map[string]string{"history.jsonl": history, "scenario.yaml": strings.Replace(calm, "profile: [hardened, documented]", "profile: documented", 1)}, "", 2, "does not run under the profile hardened"},
 		{"a wrong scenario", map[string]string{"history.jsonl": history, "scenario.yaml": "name: calm\n"}, "", 2, "scenario.yaml:"},
 		{"a long scenario", map[string]string{"history.jsonl": history, "scenario.yaml": calm + strings.Repeat("#\n", 1<<20)}, "", 2, "scenario.yaml:"},
-		{"a link out of it", map[string]string{"history.jsonl": history}, "scenario.yaml", 2, "path escapes from parent"},
-		{"a history that is a link out of it", nil, "history.jsonl", 2, "path escapes from parent"},
+		{"a link out of the folder", map[string]string{"history.jsonl": history}, "scenario.yaml", 2, "path escapes from parent"},
+		{"a history linked from outside", nil, "history.jsonl", 2, "path escapes from parent"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			folder := t.TempDir()

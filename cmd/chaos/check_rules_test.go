@@ -72,7 +72,7 @@ func TestCheckReportsUnjudgedRules(t *testing.T) {
 	for _, r := range c.Rules {
 		counts[r.Outcome]++
 		if r.Outcome == "holds" && r.Occasions == 0 {
-			t.Errorf("invariant %d holds, though it judged nothing", r.Number)
+			t.Errorf("invariant %d holds without occasions", r.Number)
 		}
 	}
 	if len(c.Rules) != invariant.Count || c.Holds != counts["holds"] || c.Broken != 0 || c.NotJudged != counts["not judged"] || c.Holds == 0 {
@@ -97,10 +97,10 @@ func TestCheckReportsUnjudgedRules(t *testing.T) {
 // No rule holds for a history without events, or if all of its executions are unreadable.
 func TestNoRuleHoldsForEmptyHistory(t *testing.T) {
 	for name, text := range map[string]string{
-		"nothing":            "",
-		"the end alone":      `{"at_ns":0,"kind":"quiescent"}` + "\n",
-		"a program's log":    `{"at_ns":0,"kind":"logged","text":"hello"}` + "\n",
-		"what can't be read": `{"at_ns":0,"kind":"snoozed","execution":1}` + "\n",
+		"nothing":             "",
+		"only the end":        `{"at_ns":0,"kind":"quiescent"}` + "\n",
+		"a program's log":     `{"at_ns":0,"kind":"logged","text":"hello"}` + "\n",
+		"an unreadable event": `{"at_ns":0,"kind":"snoozed","execution":1}` + "\n",
 	} {
 		c, out := checkJSON(t, writeFile(t, "h.jsonl", header+text))
 		if out.code != 3 || c.Holds != 0 || c.NotJudged != invariant.Count {

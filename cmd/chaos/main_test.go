@@ -178,7 +178,7 @@ func TestFaultMayMissSingleRunsOfSweep(t *testing.T) {
 		"a fault made no difference to anything in any run", "A single run is judged by itself", fmt.Sprintf("From %d seeds on", verdict.SweepSeeds),
 	} {
 		if !strings.Contains(page, rule) {
-			t.Errorf("docs/judging.md does not say %q", rule)
+			t.Errorf("docs/judging.md lacks %q", rule)
 		}
 	}
 }

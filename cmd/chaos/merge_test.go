@@ -112,7 +112,7 @@ func TestMissingSharesAreNamed(t *testing.T) {
 	for _, file := range []string{"summary.md", "index.html"} {
 		text, err := os.ReadFile(filepath.Join(out, file))
 		if err != nil || !strings.Contains(string(text), "without share 2/4 and 4/4") || !strings.Contains(string(text), "stopped after 4 of 8 seeds") {
-			t.Errorf("%s does not say what is missing: %v", file, err)
+			t.Errorf("%s does not name the missing shares: %v", file, err)
 		}
 	}
 	runChaos(t, "merge", dir, "--out", out, "--wait", "10ms").expectOutput(t, 2, "2/4 and 4/4")

@@ -32,7 +32,7 @@ func TestNightHasMillionRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	if runs := seeds * len(explore.Targets(library)); runs < 1_000_000 || runs > 1_500_000 {
-		t.Errorf("NIGHT_SEEDS %d of %d scenarios and profiles are %d runs; want a million, and not half as much again", seeds, len(explore.Targets(library)), runs)
+		t.Errorf("NIGHT_SEEDS %d of %d scenarios and profiles are %d runs; want 1 to 1.5 million", seeds, len(explore.Targets(library)), runs)
 	}
 }
 

@@ -73,7 +73,7 @@ func shownBeginning(out string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// README.md shows the beginning of what its commands print. After a change:
+// README.md shows the beginning of the output of its commands. After a change:
 //
 //	go test ./cmd/chaos -run TestReadmeShows -update
 func TestReadmeShowsCommandOutput(t *testing.T) {
@@ -113,7 +113,7 @@ func TestReadmeShowsCommandOutput(t *testing.T) {
 		want += page[from:e.begin] + first
 		from = e.end
 		if shown := page[e.begin:e.end]; shown != first && !*updateReadme {
-			t.Errorf("README.md does not show what %s prints: go test ./cmd/chaos -run TestReadmeShows -update\nhave\n%s\nwant\n%s", e.command, shown, first)
+			t.Errorf("README.md does not show the output of %s: go test ./cmd/chaos -run TestReadmeShows -update\nhave\n%s\nwant\n%s", e.command, shown, first)
 		}
 	}
 	if want += page[from:]; *updateReadme && want != page {
@@ -149,7 +149,7 @@ func TestDemoWritesFoldersNamedInPages(t *testing.T) {
 	runChaos(t, typedArgs(t, "make demo", string(makefile))...).expectOutput(t, 1)
 	for name, page := range named {
 		if _, err := os.Stat(filepath.Join("reports", "out", "demo", name)); err != nil {
-			t.Errorf("%s names what the demo does not write: %v", page, err)
+			t.Errorf("%s names a folder that the demo does not write: %v", page, err)
 		}
 	}
 }

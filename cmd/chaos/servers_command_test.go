@@ -21,7 +21,7 @@ func TestServersCommand(t *testing.T) {
 	}{
 		{"its exit code is the command's", []string{"servers", "--", "sh", "-c", "exit 7"}, 7, ""},
 		{"a command that succeeds", []string{"servers", "--", "true"}, 0, ""},
-		{"a command that is not there", []string{"servers", "--", "no-such-command"}, 2, "no-such-command"},
+		{"a missing command", []string{"servers", "--", "no-such-command"}, 2, "no-such-command"},
 		{"a command without the dashes", []string{"servers", "go"}, 2, "bin/chaos servers -- go"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

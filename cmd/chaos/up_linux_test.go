@@ -286,7 +286,7 @@ func (r *runningSystem) injectFaults(t *testing.T, bin string) {
 	for _, c := range faults {
 		out, err := exec.Command(filepath.Join(bin, "chaos"), "inject", "--at", r.control, c.fault).CombinedOutput()
 		if !strings.Contains(string(out), c.says) {
-			t.Errorf("inject %q: %v, %s; it should say %q", c.fault, err, out, c.says)
+			t.Errorf("inject %q: %v, %s; want %q", c.fault, err, out, c.says)
 		}
 	}
 }
@@ -318,7 +318,7 @@ func (r *runningSystem) undoFaults(t *testing.T, bin string) {
 		"latency: {of: worker-1, to: [database], adds: 1ms}, for: 1s": "another fault by hand lasts there",
 	} {
 		if said := inject(fault); !strings.Contains(said, says) {
-			t.Errorf("%s: %s; it should say %q", fault, said, says)
+			t.Errorf("%s: %s; want %q", fault, said, says)
 		}
 	}
 	if said := inject("--undo"); !strings.HasPrefix(said, "<nil> what was down is started") {
