@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// root is the repository, seen from this package.
+// root is the path of the repository from this package.
 const root = ".."
 
 // page is one Markdown file. prose is its text with blank lines in place of code blocks.

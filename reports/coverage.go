@@ -10,10 +10,9 @@ import (
 	"handoff/chaos/verdict"
 )
 
-// coverage is what a sweep really tested. A gap is worth more to a reader than a row of passes, so gaps come
-// first.
-//
-// Each kind of row has two lists: the gaps, which are shown, and the rest, which is folded.
+// coverage is the tested part of a sweep, and the gaps. Gaps come first, because a reader learns more from
+// them than from passes. Each kind of row has two lists: the gaps, which are shown, and the rest, which is
+// folded.
 type coverage struct {
 	FaultGaps, Faults      rowList[faultRow]
 	Unreached, Sometimes   rowList[sometimesRow]

@@ -72,7 +72,7 @@ type clause struct {
 // Actor is the process, or otherwise if it is unknown.
 func (c clause) Actor(otherwise string) string { return c.t.processOr(c.Process, otherwise) }
 
-// Author is the part or the worker that wrote.
+// Author is the writing part or worker.
 func (c clause) Author() string { return c.t.describeWriter(c.Event) }
 
 // Owner is the worker.
@@ -87,7 +87,7 @@ func (c clause) Letter() string { return c.t.describeMessage(c.Event) }
 // Many is the count with its noun.
 func (c clause) Many(noun string) string { return plural(c.Count, noun) }
 
-// Moment is Due as a time of the run.
+// Moment formats Due as a time of the run.
 func (c clause) Moment() string { return FormatTime(c.Due) }
 
 // Log is the logged line, with the names of queue owners.

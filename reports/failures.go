@@ -31,7 +31,7 @@ type failureGroup struct {
 	More int
 }
 
-// causeIn is a result in which a cause was seen.
+// causeIn is a result with a cause.
 type causeIn struct {
 	Name, Case string
 	Seeds      int

@@ -111,7 +111,7 @@ func seedBounds(sc *verdict.Scenario) (first, last uint64) {
 	return first, last
 }
 
-// failedSeeds returns the seeds of a result that are known to have failed, ascending.
+// failedSeeds returns the known failed seeds of a result, ascending.
 func failedSeeds(sc *verdict.Scenario) []uint64 {
 	if len(sc.FailedSeeds) > 0 {
 		return sc.FailedSeeds

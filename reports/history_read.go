@@ -25,7 +25,7 @@ import (
 // Limits on a history. A file from elsewhere must not cost more than its length, whatever numbers and names
 // it contains. Real histories stay far below.
 const (
-	// MaxHistoryLine is the longest line, in bytes.
+	// MaxHistoryLine is the maximum length of a line in bytes.
 	MaxHistoryLine = 1 << 20
 	// maxName limits a name in bytes, and maxNames a list of processes or queues that a fault strikes.
 	maxName  = 1024
@@ -40,7 +40,7 @@ const (
 	// maxAmount limits counts.
 	maxID     = 1<<53 - 1
 	maxAmount = math.MaxInt32
-	// mostWarnings limits the number of warnings about a header.
+	// mostWarnings is the maximum number of warnings about a header.
 	mostWarnings = 20
 )
 
@@ -213,7 +213,7 @@ func (h *HistoryReader) readHeader(text []byte) error {
 	complain := func(name, message string, args ...any) error {
 		return h.refuseField(text, newFieldProblem(name, message, args...))
 	}
-	// A newer schema may have other fields, so its number comes first.
+	// A newer schema may have other fields, so its number is checked first.
 	var version struct {
 		Schema int `json:"schema"`
 	}

@@ -95,7 +95,7 @@ func (q *queueLanes) observeEvent(k int, e *history.Event) {
 		}
 		lane.addMark(k, e)
 	case history.DeadLettered:
-		// The event of its expiry or rejection has already removed it.
+		// Its expiry or rejection has already removed it.
 		q.removeCopy(lane, key, e)
 	case history.Acked:
 		q.removeCopy(lane, key, e)

@@ -157,7 +157,7 @@ func buildTimeline(r *verdict.Record, lim limits) *timeline {
 func (b *builder) markViolation(v *verdict.Violation) violationMark {
 	k := eventOf(b.r.Events, v)
 	if k < 0 {
-		// The last event up to that time.
+		// Use the last event up to that time.
 		k, _ = slices.BinarySearchFunc(b.r.Events, v, func(e history.Event, v *verdict.Violation) int {
 			if e.At > v.At || (v.Step > 0 && e.Step > v.Step) {
 				return 1

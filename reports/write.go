@@ -161,7 +161,7 @@ func WriteFile(path string, write func(io.Writer) error) (err error) {
 		err = out.Flush()
 	}
 	if err == nil {
-		err = f.Chmod(0o644) // temporary files are private, but others read reports
+		err = f.Chmod(0o644) // temporary files are private, reports are not
 	}
 	if closed := f.Close(); err == nil {
 		err = closed

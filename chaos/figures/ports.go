@@ -307,7 +307,7 @@ func (s *sessionTap) Publish(ctx context.Context, ms []broker.Message) []broker.
 // Declare implements broker.Session.
 func (s *sessionTap) Declare(ctx context.Context, t broker.Topology) error {
 	s.declared = true
-	// Only the canary's session reads the state of the queue before it declares anything.
+	// Only the canary's session reads the state of the queue before declaring anything.
 	if !s.looked {
 		s.w.session, s.w.connected = s.Session, s.w.j.now()
 	}

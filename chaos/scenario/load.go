@@ -359,7 +359,7 @@ func (l *loader) refuseUnrunnableActions(n *yaml.Node) {
 	}
 }
 
-// valueOf returns the value of a key that the mapping is known to have.
+// valueOf returns the value of a key in a mapping, or the mapping itself without the key.
 func valueOf(n *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if n.Content[i].Value == key {

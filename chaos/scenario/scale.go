@@ -59,7 +59,7 @@ func (s *Scenario) Scaled(factor float64, p config.Profile) (*Scenario, error) {
 	return &out, out.checkFloors(c, factor)
 }
 
-// scaleDurations multiplies every duration in a value, whatever its field is called.
+// scaleDurations multiplies every duration in a value, in any field.
 func scaleDurations(v reflect.Value, factor float64) {
 	switch {
 	case v.Type() == reflect.TypeFor[time.Duration]():
@@ -125,7 +125,7 @@ func (s *Scenario) checkFloors(c config.Config, factor float64) error {
 		return nil
 	}
 	advice := ""
-	// Rounded up to two digits. Without the small number, an error of the division could add one.
+	// Rounded up to two decimals. The small number prevents rounding errors from adding one.
 	if needed = math.Ceil(needed*100-1e-6) / 100; needed > 0 && needed <= 1 {
 		advice = fmt.Sprintf("; the floors need a time scale of at least %v", needed)
 	}

@@ -18,7 +18,7 @@ import (
 	"handoff/core/execution"
 )
 
-// World is where a scenario can run.
+// World is an environment in which a scenario can run.
 type World string
 
 // The two worlds.
@@ -96,7 +96,7 @@ type Worker struct {
 	Starts time.Duration
 }
 
-// Action is an action with its behaviour, because a simulated run has no real program.
+// Action is an action and its behaviour, because a simulated run has no real program.
 type Action struct {
 	execution.Action
 	// A run lasts from TakesMin to TakesMax, drawn uniformly, or log-uniformly with TakesLog.

@@ -26,7 +26,6 @@ func (t *Trigger) Whose(e *history.Event, workers func(execution.WorkerID) strin
 	return e.Process
 }
 
-// triggers is the table that Triggers lists.
 var triggers = []Trigger{ //detlint:ok a constant table, never written
 	{"heartbeat", "a worker's lease was renewed", matchKind(history.HeartbeatRenewed), false},
 	{"registered", "a worker has registered", matchKind(history.WorkerRegistered), false},

@@ -39,9 +39,8 @@ type trailer struct {
 	Aside json.RawMessage `json:"aside"`
 }
 
-// Write writes a file: the header, one JSON object a line for each item, and a last line that
-// confirms that the file is complete. Equal headers and items give equal bytes up to the last line,
-// which contains aside.
+// Write writes a file: the header, one JSON object a line for each item, and a last line that confirms
+// completeness. Equal headers and items give equal bytes up to the last line, which contains aside.
 func Write(w io.Writer, h Header, items []any, aside any) error {
 	sum := sha256.New()
 	lines := json.NewEncoder(io.MultiWriter(w, sum))

@@ -31,7 +31,7 @@ func TestFailureIsAnnotatedAtItsLine(t *testing.T) {
 	if n := strings.Count(s.out+s.err, "::error"); n != 1 {
 		t.Errorf("%d annotations, want 1:\n%s%s", n, s.out, s.err)
 	}
-	// A planted mutant is meant to fail.
+	// A planted mutant is intended to fail.
 	s = runChaos(t, append(args, "--mutant", "same-name-orphans")...)
 	if strings.Contains(s.out+s.err, "::error") {
 		t.Errorf("a planted mutant is annotated:\n%s", s.out)

@@ -16,7 +16,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// The threshold of docs/attacks.md, which make test-all judges.
+// obeys is the threshold of docs/attacks.md, which make test-all judges.
 const obeys = time.Second
 
 // An endless history is judged until a signal arrives, and so is the wait for a pipe without a writer.

@@ -19,7 +19,7 @@ import (
 type mergeFlags struct {
 	reportFlags
 	partial bool
-	// all shows a row for every mutant.
+	// all reports whether every mutant gets a row.
 	all  bool
 	wait time.Duration
 }

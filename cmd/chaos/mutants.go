@@ -92,7 +92,7 @@ type hunt struct {
 	seeds     int
 	share     shard.Share
 	out       string
-	// all shows a row for every mutant.
+	// all reports whether every mutant gets a row.
 	all bool
 }
 

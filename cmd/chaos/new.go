@@ -16,7 +16,7 @@ import (
 	"handoff/scenarios"
 )
 
-// template is a scenario that passes lint and runs, with what can be said in its comments.
+// template is a scenario that passes lint and runs, with explanations in its comments.
 //
 //go:embed new.yaml
 var template string

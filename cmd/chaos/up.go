@@ -126,7 +126,7 @@ func (u *upFlags) checkedActions() ([]execution.Action, error) {
 	if err := checkProfile(u.profile); err != nil {
 		return nil, err
 	}
-	// The daemons get the addresses of the private servers in their environment.
+	// The daemons get the addresses of the private servers from their environment.
 	in := config.Input{File: u.config, Environ: []string{
 		"HANDOFF_DATABASE_URL=postgres://127.0.0.1/handoff", "HANDOFF_MESSAGE_QUEUE_RABBITMQ_URL=amqp://127.0.0.1",
 	}}
