@@ -67,8 +67,8 @@ func loadActions(p config.Parsed) ([]execution.Action, yamlfile.Errors) {
 	return config.LoadActions(p.Deployment.Executor.Actions, p.Config)
 }
 
-// run serves until ctx ends, which is nil, or until something fails for good.
-func (d *daemon) run(ctx context.Context) error {
+// runExecutor serves until ctx ends, which is nil, or until something fails for good.
+func (d *daemon) runExecutor(ctx context.Context) error {
 	d.host = hostdaemon.New(hostdaemon.Options{})
 	d.figures = exporter.New()
 	d.log.LogAttrs(ctx, slog.LevelInfo, "executor starting", slog.String("executor", d.name), slog.String("profile", string(d.config.Profile)),
@@ -78,13 +78,13 @@ func (d *daemon) run(ctx context.Context) error {
 	// Whatever fails ends the rest.
 	ctx, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
-	stopServing, err := d.listen(ctx, fail)
+	stopServing, err := d.listenAPI(ctx, fail)
 	if err != nil {
 		return err
 	}
 	defer stopServing()
-	if err := d.open(ctx); err != nil {
-		return d.ending(ctx, err)
+	if err := d.openStores(ctx); err != nil {
+		return d.endError(ctx, err)
 	}
 	defer d.store.Close()
 	if d.requests != nil {
@@ -112,18 +112,18 @@ func (d *daemon) run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { service.Run(running) })
 	if d.plant == nil {
-		parts.Go(func() { d.declare(ctx, fail) })
+		parts.Go(func() { d.declareTopology(ctx, fail) })
 	}
 	<-ctx.Done()
 	d.log.LogAttrs(ctx, slog.LevelInfo, "executor stopping")
 	stopServing()
 	endService()
 	parts.Wait()
-	return d.ending(ctx, nil)
+	return d.endError(ctx, nil)
 }
 
-// ending is why the process ends: nil for a stop that was asked for.
-func (d *daemon) ending(ctx context.Context, err error) error {
+// endError is why the process ends: nil for a stop that was asked for.
+func (d *daemon) endError(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		if errors.Is(cause, context.Canceled) {
 			return nil
@@ -133,9 +133,9 @@ func (d *daemon) ending(ctx context.Context, err error) error {
 	return err
 }
 
-// listen opens the API's address at once, so that a taken port is told at once and probes get an
+// listenAPI opens the API's address at once, so that a taken port is told at once and probes get an
 // answer. The returned function ends serving and waits for requests under way.
-func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop func(), err error) {
+func (d *daemon) listenAPI(ctx context.Context, fail context.CancelCauseFunc) (stop func(), err error) {
 	address := d.deployment.API.Listen
 	if address == "" {
 		return func() {}, nil
@@ -148,12 +148,12 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 		_ = listener.Close()
 		return nil, err
 	}
-	listener, err = d.secured(listener)
+	listener, err = d.withTLS(listener)
 	if err != nil {
 		return nil, err
 	}
 	d.log.LogAttrs(ctx, slog.LevelInfo, "API listening", slog.String("address", listener.Addr().String()), slog.Bool("tls", d.deployment.API.TLS.CertFile != ""))
-	d.answer(api.Logged(d.log, api.StartingHandler(docs.PlaybookHandler())))
+	d.setHandler(api.Logged(d.log, api.StartingHandler(docs.PlaybookHandler())))
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { (*d.handler.Load()).ServeHTTP(w, r) })
 
 	serving, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -170,8 +170,8 @@ func (d *daemon) listen(ctx context.Context, fail context.CancelCauseFunc) (stop
 	}, nil
 }
 
-// secured is the listener with TLS, if the configuration names a certificate.
-func (d *daemon) secured(l net.Listener) (net.Listener, error) {
+// withTLS is the listener with TLS, if the configuration names a certificate.
+func (d *daemon) withTLS(l net.Listener) (net.Listener, error) {
 	files := d.deployment.API.TLS
 	if files.CertFile == "" {
 		return l, nil
@@ -199,7 +199,7 @@ func (d *daemon) mayServe(ctx context.Context, l net.Listener) error {
 	return nil
 }
 
-func (d *daemon) answer(h http.Handler) { d.handler.Store(&h) }
+func (d *daemon) setHandler(h http.Handler) { d.handler.Store(&h) }
 
 // storeOptions are the options of a store of the executor. A call that has waited for a lock still needs
 // time to retry row by row, so it waits for half of its timeout.
@@ -207,11 +207,11 @@ func storeOptions(c *config.Config, connections int) postgres.Options {
 	return postgres.Options{MaxConns: connections, PingTimeout: c.Database.PingTimeout, LockTimeout: c.Executor.StatementTimeout / 2}
 }
 
-// open connects to the database, migrates it, unless the configuration leaves that to somebody else, and puts the
+// openStores connects to the database, migrates it, unless the configuration leaves that to somebody else, and puts the
 // actions into it, as often as it takes. It returns an error that trying again does not help, or ctx's.
-func (d *daemon) open(ctx context.Context) error {
+func (d *daemon) openStores(ctx context.Context) error {
 	var known, applied int64
-	err := d.persist(ctx, "connecting to the database", func() (err error) {
+	err := d.retryStep(ctx, "connecting to the database", func() (err error) {
 		o := storeOptions(&d.config, d.config.Database.Connections)
 		o.Migrate = d.deployment.Database.Migrate
 		d.store, err = postgres.Open(ctx, d.deployment.Database.URL, o)
@@ -231,7 +231,7 @@ func (d *daemon) open(ctx context.Context) error {
 		d.log.LogAttrs(ctx, slog.LevelInfo, "the database's schema is newer than this program, which can work with it", slog.Int64("database", applied), slog.Int64("known", known))
 	}
 	if err == nil && d.deployment.API.Listen != "" {
-		err = d.persist(ctx, "connecting to the database for the API", func() (err error) {
+		err = d.retryStep(ctx, "connecting to the database for the API", func() (err error) {
 			d.requests, err = postgres.Open(ctx, d.deployment.Database.URL, storeOptions(&d.config, d.config.Database.APIConnections))
 			return err
 		})
@@ -242,7 +242,7 @@ func (d *daemon) open(ctx context.Context) error {
 	if err != nil || len(d.actions) == 0 {
 		return err
 	}
-	err = d.persist(ctx, "storing the actions", func() error {
+	err = d.retryStep(ctx, "storing the actions", func() error {
 		within, cancel := context.WithTimeout(ctx, d.config.Executor.StatementTimeout)
 		defer cancel()
 		return d.store.PutActions(within, d.actions)
@@ -268,8 +268,8 @@ func (d *daemon) showPools() {
 	d.figures.Pools(names, uses...)
 }
 
-// persist repeats a step while the database is away.
-func (d *daemon) persist(ctx context.Context, what string, step func() error) error {
+// retryStep repeats a step while the database is away.
+func (d *daemon) retryStep(ctx context.Context, what string, step func() error) error {
 	backoff := broker.NewBackoff(d.host, 200*time.Millisecond, 5*time.Second)
 	for {
 		err := step()
@@ -299,7 +299,7 @@ func (d *daemon) serveAPI(service *executor.Service) {
 		checks = append(checks, api.Check{Name: "dead_letters", Run: func(context.Context) error { return service.DeadLetterPath() }})
 	}
 	counted := metered.API(d.requests, d.figures)
-	d.answer(api.NewServer(api.Options{
+	d.setHandler(api.NewServer(api.Options{
 		Submitter: &submission.Submitter{Host: d.host, Store: counted, Notifier: service.Notifier(), Wake: service.Wake, Timeout: d.config.Executor.StatementTimeout},
 		Store:     counted,
 		Config:    d.config,
@@ -315,10 +315,10 @@ func (d *daemon) serveAPI(service *executor.Service) {
 	}).Handler())
 }
 
-// declare declares the topology, as often as it takes. A queue that exists with other settings fails the start:
+// declareTopology declares the topology, as often as it takes. A queue that exists with other settings fails the start:
 // nothing that the process does can mend it. The service declares the topology itself, at every new session; it
 // would go on for ever.
-func (d *daemon) declare(ctx context.Context, fail context.CancelCauseFunc) {
+func (d *daemon) declareTopology(ctx context.Context, fail context.CancelCauseFunc) {
 	backoff := broker.NewBackoff(d.host, d.config.MessageQueue.RabbitMQ.ReconnectMin, time.Minute)
 	for {
 		err := d.declareOnce(ctx)

@@ -31,10 +31,10 @@ func main() {
 // run is the whole program; it returns the exit code.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == "migrate" {
-		return migrate(ctx, args[1:], environ, stdout, stderr)
+		return runMigrate(ctx, args[1:], environ, stdout, stderr)
 	}
 	args, planted := takeMutant(args)
-	parsed := command().Parse(args, environ)
+	parsed := commandSpec().Parse(args, environ)
 	if parsed.Help == "" {
 		parsed.Found("executor.name", hostname(), "the machine's name")
 	}
@@ -47,7 +47,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	d := &daemon{plant: planted, config: parsed.Config, deployment: parsed.Deployment, actions: actions, log: parsed.Deployment.Logger(stderr)}
 	hostdaemon.LogSignals(ctx, d.log)
 	d.name = parsed.Deployment.Executor.Name
-	if err := d.run(ctx); err != nil {
+	if err := d.runExecutor(ctx); err != nil {
 		d.log.LogAttrs(ctx, slog.LevelError, "executor failed", slog.Any("error", err))
 		return exitFailed
 	}
@@ -71,7 +71,7 @@ func servingProblems(p config.Parsed) (found yamlfile.Errors) {
 	return found
 }
 
-func command() config.Command {
+func commandSpec() config.Command {
 	return config.Command{
 		Name: "executor",
 		About: "finds workers for executions, watches over them and serves the HTTP API.\n" +

@@ -97,7 +97,7 @@ func TestTakenPortFailsAtOnce(t *testing.T) {
 }
 
 // A database that will never take this configuration ends the process; one that is away does not.
-func TestStopWhileTheDatabaseIsAway(t *testing.T) {
+func TestStopWhileDatabaseIsAway(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	logs, stderr := io.Pipe()
@@ -185,7 +185,7 @@ func accept(l net.Listener) (net.Conn, error) {
 	return l.Accept()
 }
 
-func TestTheHelpSaysWhatTheTTLOfDeadLettersBounds(t *testing.T) {
+func TestHelpExplainsDeadLetterTTL(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	if code := run(t.Context(), []string{"--help"}, nil, &stdout, &stderr); code != 0 {
 		t.Fatalf("--help exits with %d: %s", code, &stderr)

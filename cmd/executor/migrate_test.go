@@ -64,7 +64,7 @@ func (c console) query(sql string, args ...any) (found []string) {
 	return found
 }
 
-func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
+func TestMigrateUpDownAndStatus(t *testing.T) {
 	c := console{t, servers.Database(t).URL}
 	latest, err := migrations.Latest()
 	if err != nil {
@@ -102,7 +102,7 @@ func TestMigrateGoesUpAndDownAndSaysWhereItIs(t *testing.T) {
 }
 
 // The objects that migrate lists as lost are those that the database loses.
-func TestWhatGoesWithAMigrationIsListed(t *testing.T) {
+func TestMigrateDownListsLosses(t *testing.T) {
 	c := console{t, servers.Database(t).URL}
 	c.does(exitStopped, "up")
 	conn, err := pgx.Connect(t.Context(), c.url)
@@ -149,7 +149,7 @@ func TestWhatGoesWithAMigrationIsListed(t *testing.T) {
 
 // An executor that may not migrate refuses a schema that is behind, and says what to do. An
 // executor that may migrate does so.
-func TestAnExecutorThatMayNotMigrateRefusesAnOldSchema(t *testing.T) {
+func TestExecutorWithoutMigrateRefusesOldSchema(t *testing.T) {
 	c := console{t, servers.Database(t).URL}
 	latest, err := migrations.Latest()
 	if err != nil {

@@ -43,13 +43,13 @@ type daemon struct {
 	secretFile string
 }
 
-// run works until ctx ends and what was claimed has come to its end, which is nil.
-func (d *daemon) run(ctx context.Context) error {
+// runWorker works until ctx ends and what was claimed has come to its end, which is nil.
+func (d *daemon) runWorker(ctx context.Context) error {
 	d.host = hostdaemon.New(hostdaemon.Options{})
 	d.figures = exporter.New()
-	d.announce(ctx)
+	d.logStart(ctx)
 	context.AfterFunc(ctx, func() { d.log.LogAttrs(ctx, slog.LevelInfo, "worker stopping; SIGINT ends it at once") })
-	runner, err := d.isolate(ctx)
+	runner, err := d.prepareRunner(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -58,14 +58,14 @@ func (d *daemon) run(ctx context.Context) error {
 	}
 	defer runner.Close()
 	pulse := worker.NewPulse(d.host, d.config.Worker.Lease())
-	stopServing, err := d.listen(ctx, pulse)
+	stopServing, err := d.listenHealth(ctx, pulse)
 	if err != nil {
 		return err
 	}
 	// The health endpoint answers to the very end: a worker that drains is alive.
 	defer stopServing()
 
-	db, err := d.open(ctx)
+	db, err := d.openStore(ctx)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -94,8 +94,8 @@ func (d *daemon) run(ctx context.Context) error {
 	return worker.New(options).Run(ctx)
 }
 
-// announce says who starts, and how long a stop may take: whoever kills it sooner loses runs.
-func (d *daemon) announce(ctx context.Context) {
+// logStart says who starts, and how long a stop may take: whoever kills it sooner loses runs.
+func (d *daemon) logStart(ctx context.Context) {
 	c := d.config.Worker
 	d.log.LogAttrs(ctx, slog.LevelInfo, "worker starting",
 		slog.String("worker", d.deployment.Worker.Name), slog.Any("runtimes", d.deployment.Worker.Runtimes), slog.Int("concurrency", c.Concurrency),
@@ -117,8 +117,8 @@ func storeOptions(c *config.Config) postgres.Options {
 	}
 }
 
-// open connects to the database as often as it takes, and waits until an executor has made the schema.
-func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
+// openStore connects to the database as often as it takes, and waits until an executor has made the schema.
+func (d *daemon) openStore(ctx context.Context) (*postgres.Store, error) {
 	backoff := broker.NewBackoff(d.host, 200*time.Millisecond, 5*time.Second)
 	for {
 		db, err := postgres.Open(ctx, d.deployment.Database.URL, storeOptions(&d.config))
@@ -145,8 +145,8 @@ func (d *daemon) open(ctx context.Context) (*postgres.Store, error) {
 	}
 }
 
-// listen serves the health endpoints. The returned function ends that.
-func (d *daemon) listen(ctx context.Context, p *worker.Pulse) (stop func(), err error) {
+// listenHealth serves the health endpoints. The returned function ends that.
+func (d *daemon) listenHealth(ctx context.Context, p *worker.Pulse) (stop func(), err error) {
 	address := d.deployment.Worker.HealthListen
 	if address == "" {
 		return func() {}, nil
@@ -167,7 +167,7 @@ func (d *daemon) listen(ctx context.Context, p *worker.Pulse) (stop func(), err 
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		h := api.Logged(d.log, api.HealthHandler(checks(p), d.figures.Handler(), d.isolation))
+		h := api.Logged(d.log, api.HealthHandler(healthChecks(p), d.figures.Handler(), d.isolation))
 		if err := api.Serve(serving, listener, h, d.log, time.Second); err != nil && !errors.Is(err, net.ErrClosed) {
 			// Work goes on: what watches the endpoint will notice.
 			d.log.LogAttrs(ctx, slog.LevelError, "the health endpoints are gone", slog.Any("error", err))
@@ -179,8 +179,8 @@ func (d *daemon) listen(ctx context.Context, p *worker.Pulse) (stop func(), err 
 	}, nil
 }
 
-// checks are what /readyz asks.
-func checks(p *worker.Pulse) []api.Check {
+// healthChecks are what /readyz asks.
+func healthChecks(p *worker.Pulse) []api.Check {
 	return []api.Check{
 		{Name: "lease", Run: func(context.Context) error { return p.Lease() }},
 		{Name: "consumer", Run: func(context.Context) error { return p.Consumer() }},

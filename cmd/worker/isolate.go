@@ -7,8 +7,8 @@ import (
 	"handoff/core/worker/subprocess"
 )
 
-// isolate makes the runner of actions, and says what keeps them apart on this machine.
-func (d *daemon) isolate(ctx context.Context) (*subprocess.Runner, error) {
+// prepareRunner makes the runner of actions, and says what keeps them apart on this machine.
+func (d *daemon) prepareRunner(ctx context.Context) (*subprocess.Runner, error) {
 	d.fitDescriptors(ctx)
 	runner := subprocess.New(subprocess.Options{
 		Host: d.host, Actions: d.deployment.Worker.ActionsDir, Name: d.deployment.Worker.Name, Log: d.log,

@@ -40,16 +40,16 @@ func main() {
 // run is the whole program; it returns the exit code.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	args, planted := takeMutant(args)
-	parsed := command().Parse(args, environ)
+	parsed := commandSpec().Parse(args, environ)
 	if parsed.Help == "" {
-		complete(&parsed)
+		completeConfig(&parsed)
 	}
 	if code, done := parsed.Answer("worker", stdout, stderr); done {
 		return code
 	}
 	d := &daemon{plant: planted, config: parsed.Config, deployment: parsed.Deployment, log: parsed.Deployment.Logger(stderr), secretFile: parsed.SecretFile()}
 	hostdaemon.LogSignals(ctx, d.log)
-	switch err := d.run(ctx); {
+	switch err := d.runWorker(ctx); {
 	case errors.Is(err, worker.ErrSuperseded):
 		d.log.LogAttrs(ctx, slog.LevelError, "superseded: another process has registered this name; this one ends and does not come back",
 			slog.String("worker", d.deployment.Worker.Name))
@@ -62,7 +62,7 @@ func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) 
 	return exitStopped
 }
 
-func command() config.Command {
+func commandSpec() config.Command {
 	return config.Command{
 		Name:  "worker",
 		About: "runs the actions that executors hand to it.",
@@ -77,9 +77,9 @@ func command() config.Command {
 	}
 }
 
-// complete fills in what the machine knows, and refuses what it can't do: a worker that offers a
+// completeConfig fills in what the machine knows, and refuses what it can't do: a worker that offers a
 // runtime which it does not have would fail everything that is handed to it.
-func complete(p *config.Parsed) {
+func completeConfig(p *config.Parsed) {
 	name, err := os.Hostname()
 	if err == nil {
 		p.Found("worker.name", name, "the machine's name")

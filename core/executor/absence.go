@@ -32,8 +32,8 @@ type presence struct {
 	last, gone time.Duration
 }
 
-// look notes which workers a pass sees at a moment of the monotonic clock.
-func (a *absences) look(now time.Duration, f *roster) {
+// noteRoster notes which workers a pass sees at a moment of the monotonic clock.
+func (a *absences) noteRoster(now time.Duration, f *roster) {
 	if a.fitted == nil || now-a.looked > a.patience {
 		a.began, a.anyone, a.fitted = now, a.anyone[:0], make([]presence, 0, len(f.workers))
 	}
@@ -43,8 +43,8 @@ func (a *absences) look(now time.Duration, f *roster) {
 		w := &f.workers[i]
 		for _, r := range w.Runtimes {
 			if w.Fits(r) {
-				a.anyone, _ = fits(a.anyone, 0, r, 0, now)
-				a.fitted, next = fits(a.fitted, next, r, w.ID, now)
+				a.anyone, _ = noteFit(a.anyone, 0, r, 0, now)
+				a.fitted, next = noteFit(a.fitted, next, r, w.ID, now)
 			}
 		}
 	}
@@ -57,12 +57,12 @@ func (a *absences) look(now time.Duration, f *roster) {
 	}
 }
 
-// fits notes in a list that a worker fits a runtime. It looks first where the entry is likely, and
+// noteFit notes in a list that a worker fits a runtime. It looks first where the entry is likely, and
 // returns where the next one is.
-func fits(list []presence, likely int, runtime string, worker execution.WorkerID, now time.Duration) (with []presence, next int) {
+func noteFit(list []presence, likely int, runtime string, worker execution.WorkerID, now time.Duration) (with []presence, next int) {
 	at := likely
-	if at >= len(list) || !list[at].is(runtime, worker) {
-		if at = find(list, runtime, worker); at < 0 {
+	if at >= len(list) || !list[at].isFor(runtime, worker) {
+		if at = presenceIndex(list, runtime, worker); at < 0 {
 			at, list = len(list), append(list, presence{runtime: runtime, worker: worker})
 		}
 	}
@@ -70,31 +70,31 @@ func fits(list []presence, likely int, runtime string, worker execution.WorkerID
 	return list, at + 1
 }
 
-// find is the index of an entry, -1 if there is none.
-func find(list []presence, runtime string, worker execution.WorkerID) int {
-	return slices.IndexFunc(list, func(p presence) bool { return p.is(runtime, worker) })
+// presenceIndex is the index of an entry, -1 if there is none.
+func presenceIndex(list []presence, runtime string, worker execution.WorkerID) int {
+	return slices.IndexFunc(list, func(p presence) bool { return p.isFor(runtime, worker) })
 }
 
-func (p *presence) is(runtime string, worker execution.WorkerID) bool {
+func (p *presence) isFor(runtime string, worker execution.WorkerID) bool {
 	return p.worker == worker && p.runtime == runtime
 }
 
-// of returns for how long no worker has fitted a row, if the current pass has found none. least is
+// absenceBounds returns for how long no worker has fitted a row, if the current pass has found none. least is
 // a lower bound. most is an upper bound, or 0 if this executor has never seen a fitting worker.
-func (a *absences) of(row *execution.Execution) (least, most time.Duration) {
+func (a *absences) absenceBounds(row *execution.Execution) (least, most time.Duration) {
 	list := a.fitted
 	if row.Pinned == 0 {
 		list = a.anyone
 	}
-	at := find(list, row.Action.Runtime, row.Pinned)
+	at := presenceIndex(list, row.Action.Runtime, row.Pinned)
 	if at < 0 {
 		return a.looked - a.began, 0
 	}
 	return a.looked - list[at].gone, a.looked - list[at].last
 }
 
-// since is when a row's current absence began. It is the same moment in each pass.
-func (a *absences) since(row *execution.Execution) time.Duration {
-	least, _ := a.of(row)
+// absenceStart is when a row's current absence began. It is the same moment in each pass.
+func (a *absences) absenceStart(row *execution.Execution) time.Duration {
+	least, _ := a.absenceBounds(row)
 	return a.looked - least
 }

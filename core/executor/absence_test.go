@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-func TestAbsenceLastsWhileNobodyComesAndSomebodyLooks(t *testing.T) {
+func TestAbsenceRestartsAfterLongPause(t *testing.T) {
 	a := absences{patience: 20 * time.Second}
 	shell := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	pinned := execution.Execution{Action: execution.Action{Runtime: "shell"}, Pinned: 7}
@@ -18,11 +18,11 @@ func TestAbsenceLastsWhileNobodyComesAndSomebodyLooks(t *testing.T) {
 	}}}
 	step := func(at time.Duration, f *roster, row *execution.Execution, least, most time.Duration) {
 		t.Helper()
-		a.look(at*time.Second, f)
+		a.noteRoster(at*time.Second, f)
 		if row == nil {
 			return
 		}
-		if l, m := a.of(row); l != least*time.Second || m != most*time.Second {
+		if l, m := a.absenceBounds(row); l != least*time.Second || m != most*time.Second {
 			t.Errorf("at %d s nobody has come for %v to %v, want %d s to %d s", at, l, m, least, most)
 		}
 	}

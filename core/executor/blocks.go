@@ -28,10 +28,10 @@ type block struct {
 	bytes       int
 }
 
-// send publishes dispatches and returns the broker's answer for the message of each. blocks says
+// sendDispatches publishes dispatches and returns the broker's answer for the message of each. blocks says
 // which incarnations read messages of several dispatches; nil means none.
-func (s *Service) send(rows []execution.Execution, blocks func(execution.Incarnation) bool) []broker.Outcome {
-	packed := pack(rows, s.config.Executor.DispatchesPerMessage, blocks)
+func (s *Service) sendDispatches(rows []execution.Execution, blocks func(execution.Incarnation) bool) []broker.Outcome {
+	packed := packBlocks(rows, s.config.Executor.DispatchesPerMessage, blocks)
 	messages := make([]broker.Message, len(packed))
 	for i, b := range packed {
 		messages[i] = s.dispatchMessage(rows, b.rows)
@@ -48,10 +48,10 @@ func (s *Service) send(rows []execution.Execution, blocks func(execution.Incarna
 	return outcomes
 }
 
-// pack puts rows into messages of at most most dispatches. The rows of a message go to the same
+// packBlocks puts rows into messages of at most most dispatches. The rows of a message go to the same
 // incarnation and have the same dispatch timeout, so they become too late at the same time. When
 // large parameters fill a message, the next one begins.
-func pack(rows []execution.Execution, most int, blocks func(execution.Incarnation) bool) []*block {
+func packBlocks(rows []execution.Execution, most int, blocks func(execution.Incarnation) bool) []*block {
 	var packed, open []*block
 	for i := range rows {
 		row := &rows[i]

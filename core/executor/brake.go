@@ -37,11 +37,11 @@ type departure struct {
 	lost bool
 }
 
-func (b *brake) hold() time.Duration { return 2 * b.config.Worker.Lease() }
+func (b *brake) holdTime() time.Duration { return 2 * b.config.Worker.Lease() }
 
-// lost counts the departed workers that were marked lost. Their leases are over, too, but they are
+// lostCount counts the departed workers that were marked lost. Their leases are over, too, but they are
 // not among those that the monitor would mark now.
-func (b *brake) lost() (n int) {
+func (b *brake) lostCount() (n int) {
 	for _, d := range b.departed { //detlint:ok counts
 		if d.lost {
 			n++
@@ -50,13 +50,13 @@ func (b *brake) lost() (n int) {
 	return n
 }
 
-// admit returns the reaps of over that may be done now. alive is how many workers are not gone,
+// admitReaps returns the reaps of over that may be done now. alive is how many workers are not gone,
 // including those of over.
-func (b *brake) admit(now time.Duration, over []store.Reap, alive int) []store.Reap {
+func (b *brake) admitReaps(now time.Duration, over []store.Reap, alive int) []store.Reap {
 	b.trickles = false
-	b.forget(now)
-	mass := b.config.Executor.Brakes(alive+len(b.departed), len(over)+b.lost())
-	held := b.engaged && now-b.since < b.hold()
+	b.forgetDepartures(now)
+	mass := b.config.Executor.Brakes(alive+len(b.departed), len(over)+b.lostCount())
+	held := b.engaged && now-b.since < b.holdTime()
 	switch {
 	case len(over) == 0, held && !mass:
 		b.engaged = false
@@ -73,10 +73,10 @@ func (b *brake) admit(now time.Duration, over []store.Reap, alive int) []store.R
 	return over[:1]
 }
 
-// forget drops workers that departed more than a lease ago. During a hold this is counted from its
+// forgetDepartures drops workers that departed more than a lease ago. During a hold this is counted from its
 // beginning: a worker that was lost just before belongs to the same failure, and a worker that
 // stops meanwhile does not end the hold.
-func (b *brake) forget(now time.Duration) {
+func (b *brake) forgetDepartures(now time.Duration) {
 	if b.engaged {
 		now = b.since
 	}

@@ -55,8 +55,8 @@ func newDeadLetterPath(s *Service) *deadLetterPath {
 	return &deadLetterPath{Service: s, suspicious: s.host.NewSignal()}
 }
 
-// suspect asks for a test soon.
-func (d *deadLetterPath) suspect() { d.suspicious.Set() }
+// requestTest asks for a test soon.
+func (d *deadLetterPath) requestTest() { d.suspicious.Set() }
 
 // run tests the path until ctx ends.
 func (d *deadLetterPath) run(ctx context.Context) {
@@ -64,7 +64,7 @@ func (d *deadLetterPath) run(ctx context.Context) {
 	ended := 0
 	for ctx.Err() == nil {
 		began := d.host.Monotonic()
-		err := d.test(ctx)
+		err := d.testPath(ctx)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -84,11 +84,11 @@ func (d *deadLetterPath) run(ctx context.Context) {
 			}
 			if ended >= endedTests {
 				d.limited.LogAttrs(ctx, slog.LevelError, "the broker ends the connection of each test of the dead letter path, testing it again", slog.Int("tests", ended))
-				d.found(errTestEnds)
+				d.noteResult(errTestEnds)
 			}
 		default:
 			d.limited.LogAttrs(ctx, slog.LevelError, "the dead letter path does not work, testing it again", slog.Any("error", err))
-			d.found(err)
+			d.noteResult(err)
 		}
 		if backoff.Wait(ctx) != nil {
 			return
@@ -109,10 +109,10 @@ func (d *deadLetterPath) waitForNext(ctx context.Context) error {
 	return err
 }
 
-// test sends one canary, after the service's own session has declared the topology. The canary has
+// testPath sends one canary, after the service's own session has declared the topology. The canary has
 // its own session: a failure must not end the session on which the executor works, and nothing of
 // the canary outlives its session.
-func (d *deadLetterPath) test(ctx context.Context) error {
+func (d *deadLetterPath) testPath(ctx context.Context) error {
 	if _, err := d.client.Session(ctx); err != nil {
 		return err
 	}
@@ -123,13 +123,13 @@ func (d *deadLetterPath) test(ctx context.Context) error {
 	defer session.Close()
 	err = broker.Canary(ctx, d.host, session, d.config.MessageQueue.RabbitMQ)
 	if err == nil {
-		d.found(nil)
+		d.noteResult(nil)
 	}
 	return err
 }
 
-// found notes the result of a test.
-func (d *deadLetterPath) found(broken error) {
+// noteResult notes the result of a test.
+func (d *deadLetterPath) noteResult(broken error) {
 	now := d.host.Monotonic()
 	d.mu.Lock()
 	if !d.tested || d.broken != nil {
@@ -137,13 +137,13 @@ func (d *deadLetterPath) found(broken error) {
 	}
 	d.tested, d.broken = true, broken
 	d.mu.Unlock()
-	d.recorder.Set(telemetry.DeadLetterPathBroken, flag(broken != nil), telemetry.Labels{})
+	d.recorder.Set(telemetry.DeadLetterPathBroken, flagValue(broken != nil), telemetry.Labels{})
 }
 
-// settled says that the path works now, and that all tests succeeded for long enough for the broker
+// hasSettled says that the path works now, and that all tests succeeded for long enough for the broker
 // to have routed the dead letters that a queue kept. It is called at every pass while a queue is
 // due for deletion, and tests the path each time.
-func (d *deadLetterPath) settled(ctx context.Context) bool {
+func (d *deadLetterPath) hasSettled(ctx context.Context) bool {
 	d.mu.Lock()
 	good := d.tested && d.broken == nil
 	d.mu.Unlock()
@@ -152,9 +152,9 @@ func (d *deadLetterPath) settled(ctx context.Context) bool {
 		return false
 	}
 	// The last test may be minutes old; a new one shows whether the path has broken since.
-	if err := d.test(ctx); err != nil {
+	if err := d.testPath(ctx); err != nil {
 		d.limited.LogAttrs(ctx, slog.LevelInfo, "the dead letter path could not be tested, so no queue is deleted before the next pass", slog.Any("error", err))
-		d.suspect()
+		d.requestTest()
 		d.last = 0
 		return false
 	}

@@ -35,7 +35,7 @@ func (cl *completionListener) beginChildren(chains []execution.ID) {
 // every reconcile interval those that a dead executor has left.
 func (cl *completionListener) settleWhatIsLeft(ctx context.Context) {
 	interval := cl.config.Executor.ReconcileInterval
-	loop := cl.loop("reconciler of children")
+	loop := cl.newLoop("reconciler of children")
 	for {
 		woken, err := cl.unsettled.Wait(ctx, interval)
 		if err != nil {
@@ -111,7 +111,7 @@ func (cl *completionListener) commitChildren(chains []execution.ID, most int) ([
 		answers, err = cl.store.SettleChildren(ctx, chains, most)
 		return err
 	})
-	if err != nil && store.Retriable(err) && !cl.reachable() {
+	if err != nil && store.Retriable(err) && !cl.databaseAnswers() {
 		return nil, err
 	}
 	settled := make([]settledChain, len(chains))

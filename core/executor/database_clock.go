@@ -50,9 +50,9 @@ const (
 	century = 100 * 365 * 24 * time.Hour
 )
 
-// observe adds one reading, made between two moments of this executor's clock. A slow reading only
+// addReading adds one reading, made between two moments of this executor's clock. A slow reading only
 // reveals steps that are larger than the time it took.
-func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
+func (d *databaseClock) addReading(now time.Time, before, after time.Duration) {
 	doubt := after - before
 	if doubt <= clockTolerance {
 		doubt = 0
@@ -83,10 +83,10 @@ func (d *databaseClock) observe(now time.Time, before, after time.Duration) {
 	d.spans = append(d.spans, begins)
 }
 
-// since returns the least time that can have passed, by this executor's clock, since the database's
+// elapsedSince returns the least time that can have passed, by this executor's clock, since the database's
 // clock showed moment. It is known once there was a reading. A moment before the first one lies as
 // far before it as the database's clock says.
-func (d *databaseClock) since(moment time.Time) (least time.Duration, known bool) {
+func (d *databaseClock) elapsedSince(moment time.Time) (least time.Duration, known bool) {
 	now := d.host.Monotonic()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -123,24 +123,24 @@ func (s *Service) readDatabaseClock() error {
 	}); err != nil {
 		return err
 	}
-	s.databaseClock.observe(now, before, s.host.Monotonic())
+	s.databaseClock.addReading(now, before, s.host.Monotonic())
 	return nil
 }
 
-// overrun says whether a row that is overrun by the database's clock has also used up its time and
+// isOverrun says whether a row that is overrun by the database's clock has also used up its time and
 // grace on this executor's clock. The grace is included because until it is over, the worker may
 // still be ending the action.
-func (s *Service) overrun(row *execution.Execution, grace time.Duration) bool {
-	ran, known := s.databaseClock.since(row.StartedAt)
+func (s *Service) isOverrun(row *execution.Execution, grace time.Duration) bool {
+	ran, known := s.databaseClock.elapsedSince(row.StartedAt)
 	return !known || ran >= row.RunDeadline.Sub(row.StartedAt)+grace
 }
 
-// lay says whether a dispatch has also waited unclaimed for atLeast on this executor's clock. If
+// waitedUnclaimed says whether a dispatch has also waited unclaimed for atLeast on this executor's clock. If
 // not, only a step of the database's clock made it late: its worker could no longer claim it, and
 // is not to blame. Clocks may drift by a tenth of the time. The caller has read the database's
 // clock since the dispatch.
-func (s *Service) lay(row *execution.Execution, atLeast time.Duration) bool {
-	lay, known := s.databaseClock.since(row.ScheduledAt)
+func (s *Service) waitedUnclaimed(row *execution.Execution, atLeast time.Duration) bool {
+	lay, known := s.databaseClock.elapsedSince(row.ScheduledAt)
 	return !known || lay >= atLeast-atLeast/10
 }
 

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
+func TestRunsAreTimedByExecutorClock(t *testing.T) {
 	const minute, second = time.Minute, time.Second
 	zero := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	h := &still{now: time.Hour}
@@ -15,10 +15,10 @@ func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
 	look := func(pass, step time.Duration) {
 		h.now += pass
 		offset += step
-		d.observe(zero.Add(h.now-time.Hour+offset), h.now, h.now)
+		d.addReading(zero.Add(h.now-time.Hour+offset), h.now, h.now)
 	}
 	ran := func(started time.Duration) (time.Duration, bool) {
-		return d.since(zero.Add(started))
+		return d.elapsedSince(zero.Add(started))
 	}
 	expect := func(what string, started, want time.Duration, wantKnown bool) {
 		t.Helper()
@@ -29,7 +29,7 @@ func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
 	expect("before the first look", 0, 0, false)
 	look(0, 0)
 	expect("it started before the first look", -second, second, true)
-	if ran, known := d.since(zero.AddDate(-8000, 0, 0)); ran < century || !known {
+	if ran, known := d.elapsedSince(zero.AddDate(-8000, 0, 0)); ran < century || !known {
 		t.Errorf("it started ages before the first look: ran for %v, known %v", ran, known)
 	}
 	look(minute, 0)
@@ -59,7 +59,7 @@ func TestRunsAreTimedByTheExecutorsClock(t *testing.T) {
 	before := len(d.spans)
 	slow := func(step time.Duration) {
 		offset += step
-		d.observe(zero.Add(h.now-time.Hour+offset), h.now, h.now+4*clockTolerance)
+		d.addReading(zero.Add(h.now-time.Hour+offset), h.now, h.now+4*clockTolerance)
 	}
 	slow(0)
 	slow(3 * clockTolerance)

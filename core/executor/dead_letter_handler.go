@@ -38,15 +38,15 @@ func (s *Service) handleDeadLetters(ctx context.Context) {
 			s.unread.KeepAs(c, d, queue, letter)
 			return true
 		}
-		letters, died, until := lettersOf(&d), s.died(&d), s.host.Monotonic()+unread.Patience
+		letters, died, until := lettersOf(&d), s.deathTime(&d), s.host.Monotonic()+unread.Patience
 		return s.keepTrying(ctx, func() error { return s.handleOrKeep(letters, died, until) }, func() { c.Ack(d) })
 	}})
 }
 
-// died is when a message died, on the monotonic clock. The broker notes this in whole seconds of
+// deathTime is when a message died, on the monotonic clock. The broker notes this in whole seconds of
 // its own clock. If it noted nothing, or its clock is ahead of this machine's, the message counts
 // as dead from its delivery on.
-func (s *Service) died(d *broker.Delivery) time.Duration {
+func (s *Service) deathTime(d *broker.Delivery) time.Duration {
 	now := s.host.Monotonic()
 	if len(d.Deaths) == 0 || d.Deaths[0].Time.IsZero() {
 		return now
@@ -121,7 +121,7 @@ func (s *Service) handleOrKeep(letters []*deadLetter, died, patience time.Durati
 	if err == nil {
 		for _, l := range letters {
 			l.done = true
-			s.announce(&l.DeadLetter)
+			s.announceDeadLetter(&l.DeadLetter)
 			s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{l.Reason, l.Outcome})
 			s.recorder.Observe(telemetry.DeadLetterSeconds, s.host.Monotonic()-died, telemetry.Labels{})
 		}
@@ -143,23 +143,23 @@ func (s *Service) handleOrKeep(letters []*deadLetter, died, patience time.Durati
 	if s.host.Monotonic() < patience {
 		return err
 	}
-	kept := s.keep(store.DeadLetter{Queue: l.Queue, Reason: l.Reason, Outcome: "unhandled: " + err.Error(), Open: true})
+	kept := s.storeDeadLetters(store.DeadLetter{Queue: l.Queue, Reason: l.Reason, Outcome: "unhandled: " + err.Error(), Open: true})
 	if store.Retriable(kept) {
 		return kept
 	}
 	s.limited.LogAttrs(context.Background(), slog.LevelError, "dead letter can't be handled", slog.Any("error", errors.Join(err, kept)))
 	// It is given up once, after however many attempts.
 	l.done = true
-	s.announce(&l.DeadLetter)
+	s.announceDeadLetter(&l.DeadLetter)
 	s.recorder.Add(telemetry.DeadLetters, 1, telemetry.Labels{l.Reason, "unhandled"})
 	return nil
 }
 
-// announce logs and counts a dead letter, once its handling no longer waits for the database. It
+// announceDeadLetter logs and counts a dead letter, once its handling no longer waits for the database. It
 // logs a warning for each: a message died, and its content did not reach its worker. Only a letter
 // about an existing execution counts by action and worker, so that a client that can publish can't
 // create new series.
-func (s *Service) announce(letter *store.DeadLetter) {
+func (s *Service) announceDeadLetter(letter *store.DeadLetter) {
 	s.limited.LogAttrs(context.Background(), slog.LevelWarn, "received dead letter",
 		slog.Int64("execution", int64(letter.Key.ID)), slog.Int64("epoch", int64(letter.Key.Epoch)), slog.String("queue", letter.Queue),
 		slog.String("reason", letter.Reason), slog.String("outcome", letter.Outcome))
@@ -169,7 +169,7 @@ func (s *Service) announce(letter *store.DeadLetter) {
 	}
 }
 
-func (s *Service) keep(letters ...store.DeadLetter) error {
+func (s *Service) storeDeadLetters(letters ...store.DeadLetter) error {
 	for i := range letters {
 		letters[i] = letters[i].Bounded()
 	}
@@ -196,7 +196,7 @@ func (s *Service) handleTogether(letters []*deadLetter) error {
 	for i, l := range letters {
 		all[i] = l.DeadLetter
 	}
-	return s.keep(all...)
+	return s.storeDeadLetters(all...)
 }
 
 // reclaimDeadLettered takes back each execution that still waits at the epoch of its dead dispatch,
@@ -228,21 +228,21 @@ func (s *Service) reclaimDeadLettered(letters []*deadLetter) error {
 		if l.dispatch == nil {
 			continue
 		}
-		if l.Outcome = l.found(found[l.Key.ID]); l.Outcome == "" {
+		if l.Outcome = l.outcomeFor(found[l.Key.ID]); l.Outcome == "" {
 			waiting = append(waiting, l)
 		}
 	}
 	// All letters of a message died the same death.
-	if len(waiting) > 0 && waiting[0].late() {
+	if len(waiting) > 0 && waiting[0].isLate() {
 		if err := s.readDatabaseClock(); err != nil {
 			return err
 		}
 	}
 	rs := make([]store.Reclaim, len(waiting))
 	for i, l := range waiting {
-		rs[i] = s.deadLettered(found[l.Key.ID], l)
+		rs[i] = s.deadLetterReclaim(found[l.Key.ID], l)
 	}
-	taken, err := s.takeTogether(rs, nil)
+	taken, err := s.reclaimBatch(rs, nil)
 	if err != nil {
 		return err
 	}
@@ -255,9 +255,9 @@ func (s *Service) reclaimDeadLettered(letters []*deadLetter) error {
 	return nil
 }
 
-// found says why nothing has to be done about a dead dispatch of a row; empty if the row still
+// outcomeFor says why nothing has to be done about a dead dispatch of a row; empty if the row still
 // waits. row is nil if it does not exist. It notes in the letter what the dispatch was about.
-func (d *deadLetter) found(row *execution.Execution) string {
+func (d *deadLetter) outcomeFor(row *execution.Execution) string {
 	if row == nil {
 		return "unknown execution"
 	}
@@ -271,18 +271,18 @@ func (d *deadLetter) found(row *execution.Execution) string {
 	return ""
 }
 
-// late says that the message died because its time was over, by the broker's clock or the
+// isLate says that the message died because its time was over, by the broker's clock or the
 // database's.
-func (d *deadLetter) late() bool {
+func (d *deadLetter) isLate() bool {
 	return d.death == broker.DeathRejected || d.death == broker.DeathExpired
 }
 
-// deadLettered is the reclaim of a row whose dispatch died while the row waited.
-func (s *Service) deadLettered(row *execution.Execution, l *deadLetter) store.Reclaim {
+// deadLetterReclaim is the reclaim of a row whose dispatch died while the row waited.
+func (s *Service) deadLetterReclaim(row *execution.Execution, l *deadLetter) store.Reclaim {
 	reason, text, counts := causeOfDeath(l.death)
-	r := s.unclaimed(row, execution.DeadLetterHandler, reason, text)
+	r := s.unclaimedReclaim(row, execution.DeadLetterHandler, reason, text)
 	r.Cause, r.Counts = store.DeadLettered, counts
-	if l.late() && !s.lay(row, ownTime(row)) {
+	if l.isLate() && !s.waitedUnclaimed(row, ownTime(row)) {
 		r.Policy, r.Counts = config.Reschedule, false
 	}
 	return r

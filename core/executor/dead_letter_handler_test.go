@@ -65,7 +65,7 @@ func (l *latencies) Observe(f telemetry.Figure, d time.Duration, _ telemetry.Lab
 	}
 }
 
-func TestADeadLettersLatencyCountsFromItsDeath(t *testing.T) {
+func TestDeadLetterLatencyCountsFromDeath(t *testing.T) {
 	noon := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
 	died := func(at time.Time) []broker.Death { return []broker.Death{{Queue: "worker.1.executions", Time: at}} }
 	for _, c := range []struct {
@@ -85,7 +85,7 @@ func TestADeadLettersLatencyCountsFromItsDeath(t *testing.T) {
 		cfg := config.Default(config.Hardened)
 		s := &Service{host: h, store: &awayFor{attempts: c.attempts}, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: &seen, config: cfg, outage: newOutage(cfg, h.now)}
 		d := broker.Delivery{Deaths: c.deaths}
-		at := s.died(&d)
+		at := s.deathTime(&d)
 		letters := lettersOf(&d)
 		s.keepTrying(t.Context(), func() error { return s.handleOrKeep(letters, at, h.now) }, func() {})
 		if len(seen.of) != 1 || seen.of[0] < c.least || seen.of[0] > c.most {
@@ -126,7 +126,7 @@ func (d *deaths) Add(f telemetry.Figure, _ int64, l telemetry.Labels) {
 	}
 }
 
-func TestADispatchThatDiedIsCountedByItsActionAndWorkerIfItsExecutionExists(t *testing.T) {
+func TestDeadDispatchMetricNeedsExistingExecution(t *testing.T) {
 	row := execution.Execution{ID: 7, Epoch: 5, Status: execution.Running, Action: execution.Action{Ref: "core.echo"}}
 	dispatch := func(id execution.ID) broker.Envelope {
 		// The message names another action than the row, as only a forged one would.
@@ -175,7 +175,7 @@ func (*foreign) Executions(context.Context, []execution.ID) ([]execution.Executi
 }
 
 // Nobody here can say whether the execution of such a letter still waits, so an operator has to.
-func TestTheDeathOfADispatchWhoseExecutionCantBeReadWaitsForAnOperator(t *testing.T) {
+func TestDeadLetterOfUnreadableExecutionStaysOpen(t *testing.T) {
 	db, cfg := new(foreign), config.Default(config.Hardened)
 	h := &dated{still: still{now: time.Hour}, day: time.Unix(2e9, 0)}
 	s := &Service{host: h, store: db, log: slog.New(slog.DiscardHandler), limited: slog.New(slog.DiscardHandler), recorder: telemetry.Discard{}, config: cfg, outage: newOutage(cfg, h.now)}
@@ -192,7 +192,7 @@ func TestTheDeathOfADispatchWhoseExecutionCantBeReadWaitsForAnOperator(t *testin
 	}
 }
 
-func TestAFullQueueAndTheDeliveryLimitBlameNoWorker(t *testing.T) {
+func TestQueueLimitsBlameNoWorker(t *testing.T) {
 	for death, want := range map[broker.DeathReason]string{broker.DeathMaxLength: textQueueFull, broker.DeathDeliveryLimit: textDeliveryLimit} {
 		if reason, text, counts := causeOfDeath(death); reason != execution.WorkerUnavailable || text != want || counts {
 			t.Errorf("%v is read as %v, %q, and counts: %t", death, reason, text, counts)
@@ -232,7 +232,7 @@ func (f *fussy) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome,
 // A dead message of several dispatches is handled in one call. If the database refuses that, each
 // dispatch is handled alone, once, and the one that it refuses alone is tried again for a while. If
 // the database goes away meanwhile, nothing more is asked until the next attempt.
-func TestEachDispatchOfADeadBlockIsHandledOnce(t *testing.T) {
+func TestDeadBlockHandlesEachDispatchOnce(t *testing.T) {
 	e := broker.Envelope{
 		Type: broker.ExecutionScheduled, Version: broker.VersionBlock,
 		Unread: []broker.UnreadDispatch{{Why: "no epoch", Body: []byte(`{"execution_id":9}`)}},

@@ -12,7 +12,7 @@ import (
 // alive. The next pass finds the remaining rows.
 const passBatches = 200
 
-// drain handles the rows of a finding, batch by batch, until a batch is not full or ctx ends. With
+// drainFinding handles the rows of a finding, batch by batch, until a batch is not full or ctx ends. With
 // only one batch a pass, a loop would fall behind for good as soon as more than a batch of rows
 // becomes due between two passes.
 //
@@ -20,7 +20,7 @@ const passBatches = 200
 // or only sent a hint. The rest of the pass excludes them, so a batch full of such rows does not
 // block all others; the next pass tries them again. An error ends the pass; handle returns one only
 // when the database is away.
-func (s *Service) drain(ctx context.Context, f store.Finding, handle func(rows []execution.Execution) (left []execution.ID, err error)) error {
+func (s *Service) drainFinding(ctx context.Context, f store.Finding, handle func(rows []execution.Execution) (left []execution.ID, err error)) error {
 	f.Limit = s.config.Executor.BatchSize
 	for range passBatches {
 		rows, err := askStore(s.db, s.store.Find, f)
@@ -37,9 +37,9 @@ func (s *Service) drain(ctx context.Context, f store.Finding, handle func(rows [
 	return nil
 }
 
-// repeat calls a step that handles at most limit rows and returns how many it handled, until a
+// repeatBatches calls a step that handles at most limit rows and returns how many it handled, until a
 // batch is not full, ctx ends, or the pass has made passBatches calls.
-func (s *Service) repeat(ctx context.Context, batch func(ctx context.Context, limit int) (done int, err error)) error {
+func (s *Service) repeatBatches(ctx context.Context, batch func(ctx context.Context, limit int) (done int, err error)) error {
 	limit := s.config.Executor.BatchSize
 	for range passBatches {
 		done := 0
@@ -53,9 +53,9 @@ func (s *Service) repeat(ctx context.Context, batch func(ctx context.Context, li
 	return nil
 }
 
-// reachable says whether the database answers. Callers use it after a batch failed with a retriable
+// databaseAnswers says whether the database answers. Callers use it after a batch failed with a retriable
 // error: if the database is away, the pass ends; if it answers, only this statement fails.
-func (s *Service) reachable() bool {
+func (s *Service) databaseAnswers() bool {
 	return s.db(func(ctx context.Context) error {
 		_, err := s.store.Clock(ctx)
 		return err

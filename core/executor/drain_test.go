@@ -213,12 +213,12 @@ var reasons = map[string]error{
 	"it takes too long":     fmt.Errorf("%w: statement timeout", store.ErrUnavailable),
 }
 
-func TestOneEndThatCannotBeHandledStopsNobodyElse(t *testing.T) {
+func TestUnhandledEndDoesNotBlockOthers(t *testing.T) {
 	for why, err := range reasons {
 		t.Run(why, func(t *testing.T) {
 			for name, pass := range map[string]func(s *Service, db *table) error{
 				"reconciler": func(s *Service, _ *table) error { return s.reconcileTerminal(t.Context()) },
-				"listener":   func(s *Service, db *table) error { return s.completion.handle(idsOf(db.rows)) },
+				"listener":   func(s *Service, db *table) error { return s.completion.handleHinted(idsOf(db.rows)) },
 			} {
 				s, db := sweeping(5*batch + 3)
 				db.bad[1], db.bad[batch+4] = err, err
@@ -233,7 +233,7 @@ func TestOneEndThatCannotBeHandledStopsNobodyElse(t *testing.T) {
 	}
 }
 
-func TestABatchOfEndsThatCannotBeHandledDoesNotStandInTheWay(t *testing.T) {
+func TestUnhandledBatchDoesNotBlockLaterEnds(t *testing.T) {
 	s, db := sweeping(4 * batch)
 	for id := range execution.ID(2 * batch) {
 		db.bad[id+1] = reasons["it is wrong in itself"]
@@ -246,10 +246,10 @@ func TestABatchOfEndsThatCannotBeHandledDoesNotStandInTheWay(t *testing.T) {
 	}
 }
 
-func TestAPassEndsWhenTheDatabaseIsAway(t *testing.T) {
+func TestPassEndsWhenDatabaseIsAway(t *testing.T) {
 	s, db := sweeping(5 * batch)
 	db.before = func() { db.away = true }
-	if err := s.completion.handle(idsOf(db.rows)); !store.Retriable(err) {
+	if err := s.completion.handleHinted(idsOf(db.rows)); !store.Retriable(err) {
 		t.Errorf("the pass ended with %v, want the database's error", err)
 	}
 	if db.calls != 1 {
@@ -257,7 +257,7 @@ func TestAPassEndsWhenTheDatabaseIsAway(t *testing.T) {
 	}
 }
 
-func TestChildrenAreSettledInBatchesAndOneBadChainStopsNobody(t *testing.T) {
+func TestBadChainDoesNotBlockOtherChildren(t *testing.T) {
 	for why, err := range reasons {
 		t.Run(why, func(t *testing.T) {
 			s, db := sweeping(batch + 2)
@@ -285,13 +285,13 @@ func TestChildrenAreSettledInBatchesAndOneBadChainStopsNobody(t *testing.T) {
 	}
 }
 
-func TestSweepsGoOnUntilNothingIsLeft(t *testing.T) {
+func TestSweepContinuesUntilNothingIsLeft(t *testing.T) {
 	const rows = 7*batch + 1
 	ctx := t.Context()
 	for name, pass := range map[string]func(s *Service) error{
 		"claims": func(s *Service) error { return s.reconcileClaims(ctx) },
 		"owners": func(s *Service) error {
-			return s.sweep(ctx, store.Finding{Cause: store.OwnerGone}, func(row *execution.Execution) store.Reclaim { return store.Reclaim{Key: row.Key()} })
+			return s.sweepFinding(ctx, store.Finding{Cause: store.OwnerGone}, func(row *execution.Execution) store.Reclaim { return store.Reclaim{Key: row.Key()} })
 		},
 		"terminal executions": func(s *Service) error { return s.reconcileTerminal(ctx) },
 	} {
@@ -314,10 +314,10 @@ func TestSweepsGoOnUntilNothingIsLeft(t *testing.T) {
 }
 
 // A row that a pass skips, or only sends a hint about, stays in place; the pass goes on behind it.
-func TestSweepsGoOnBehindWhatStays(t *testing.T) {
+func TestSweepContinuesPastSkippedRows(t *testing.T) {
 	s, db := sweeping(3*batch + 5)
 	seen := make(map[execution.ID]int)
-	if err := s.sweep(t.Context(), store.Finding{Cause: store.Overrun}, func(row *execution.Execution) store.Reclaim {
+	if err := s.sweepFinding(t.Context(), store.Finding{Cause: store.Overrun}, func(row *execution.Execution) store.Reclaim {
 		seen[row.ID]++
 		if row.ID <= 2*batch {
 			return store.Reclaim{}
@@ -330,7 +330,7 @@ func TestSweepsGoOnBehindWhatStays(t *testing.T) {
 		t.Errorf("%d of %d rows were looked at, %d were left; only the %d that were passed over may be", len(seen), len(db.rows), len(db.missed()), 2*batch)
 	}
 	before := db.calls
-	if err := s.drain(t.Context(), store.Finding{Cause: store.Unanswered}, func(rows []execution.Execution) ([]execution.ID, error) {
+	if err := s.drainFinding(t.Context(), store.Finding{Cause: store.Unanswered}, func(rows []execution.Execution) ([]execution.ID, error) {
 		db.calls += len(rows)
 		return idsOf(rows), nil
 	}); err != nil || db.calls-before != 2*batch {
@@ -338,7 +338,7 @@ func TestSweepsGoOnBehindWhatStays(t *testing.T) {
 	}
 }
 
-func TestAStopEndsAPassAfterItsBatch(t *testing.T) {
+func TestStopEndsPassAfterItsBatch(t *testing.T) {
 	for name, pass := range map[string]func(ctx context.Context, s *Service) error{
 		"sweep":    func(ctx context.Context, s *Service) error { return s.reconcileClaims(ctx) },
 		"terminal": func(ctx context.Context, s *Service) error { return s.reconcileTerminal(ctx) },
@@ -360,7 +360,7 @@ func TestAStopEndsAPassAfterItsBatch(t *testing.T) {
 }
 
 // Every cancellation that no worker has answered gets its hint again, however many there are.
-func TestEveryUnansweredCancellationGetsAHint(t *testing.T) {
+func TestUnansweredCancellationsGetHints(t *testing.T) {
 	s, db := sweeping(4*batch + 1)
 	if err := s.reconcileCancellations(t.Context()); err != nil {
 		t.Fatal(err)
@@ -372,7 +372,7 @@ func TestEveryUnansweredCancellationGetsAHint(t *testing.T) {
 
 // One pass handles all rows of every cause, however many batches that takes. The passes are those
 // that the executor runs. If a new cause is added, this test fails until a pass asks for it.
-func TestEveryGroundIsWorkedOffInOnePass(t *testing.T) {
+func TestOnePassHandlesEveryCause(t *testing.T) {
 	const rows = 3*batch + 1
 	asked := make(map[store.ReclaimCause]bool)
 	for name, pass := range map[string]func(s *Service, ctx context.Context) error{

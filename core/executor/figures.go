@@ -21,7 +21,7 @@ import (
 // the values are is a figure of its own (telemetry.SampleAge), for the database and for the broker.
 type sampler struct {
 	*Service
-	database, broker source
+	database, broker figureSource
 	// shown are the workers whose own gauges this process has set.
 	shown map[execution.WorkerID]bool
 	// slots are the actions whose gauges this process has set.
@@ -34,8 +34,8 @@ type sampler struct {
 	heldSince time.Duration
 }
 
-// source is a server whose answers an executor shows.
-type source struct {
+// figureSource is a server whose answers an executor shows.
+type figureSource struct {
 	name   string
 	gauges []telemetry.Figure
 	// read is when it last answered, at first when the executor began to ask; failed is how many
@@ -51,20 +51,20 @@ func newSampler(s *Service) *sampler {
 	now := s.host.Monotonic()
 	return &sampler{
 		Service: s, shown: make(map[execution.WorkerID]bool), slots: make(map[string]bool),
-		database: source{name: telemetry.SourceDatabase, read: now, gauges: []telemetry.Figure{
+		database: figureSource{name: telemetry.SourceDatabase, read: now, gauges: []telemetry.Figure{
 			telemetry.Executions, telemetry.OldestExecution, telemetry.OrchestrationLag, telemetry.Workers, telemetry.LeaseOverdue,
 			telemetry.HeartbeatAge, telemetry.WorkerLoad, telemetry.WorkerLoadMean, telemetry.QueueDepth, telemetry.QueueDepthMean,
 			telemetry.SlotsInUse, telemetry.DeadLettersOpen, telemetry.UnreadableRows, telemetry.StreamHeld,
 			telemetry.UnclaimedAge, telemetry.UnfitAge,
 		}},
-		broker: source{name: telemetry.SourceBroker, read: now, gauges: []telemetry.Figure{
+		broker: figureSource{name: telemetry.SourceBroker, read: now, gauges: []telemetry.Figure{
 			telemetry.BrokerBlocked, telemetry.DeadLetterQueueMessages, telemetry.DeadLetterQueueConsumers,
 		}},
 	}
 }
 
 // readSource reads a source, and shows how old its values are.
-func (s *sampler) readSource(of *source, read func() error) error {
+func (s *sampler) readSource(of *figureSource, read func() error) error {
 	err := read()
 	now := s.host.Monotonic()
 	if err == nil {
@@ -84,11 +84,11 @@ func (s *sampler) readSource(of *source, read func() error) error {
 }
 
 func (s *sampler) run(ctx context.Context) {
-	loop := s.loop("figures")
+	loop := s.newLoop("figures")
 	s.meetBroker(ctx)
 	for {
 		if err := loop.Pass(func() error {
-			return errors.Join(s.readSource(&s.database, s.sample), s.readSource(&s.broker, s.sampleBroker))
+			return errors.Join(s.readSource(&s.database, s.sampleDatabase), s.readSource(&s.broker, s.sampleBroker))
 		}); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "figures could not be read: they are shown for one more interval, then dropped until they can be", slog.Any("error", err))
 		}
@@ -115,7 +115,7 @@ func (s *sampler) sampleBroker() error {
 	if err != nil {
 		return err
 	}
-	s.recorder.Set(telemetry.BrokerBlocked, flag(blocked), telemetry.Labels{})
+	s.recorder.Set(telemetry.BrokerBlocked, flagValue(blocked), telemetry.Labels{})
 	if !s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		return nil
 	}
@@ -130,15 +130,15 @@ func (s *sampler) sampleBroker() error {
 	return nil
 }
 
-// flag is the value of a gauge that is 1 while something holds.
-func flag(holds bool) int64 {
+// flagValue is the value of a gauge that is 1 while something holds.
+func flagValue(holds bool) int64 {
 	if holds {
 		return 1
 	}
 	return 0
 }
 
-func (s *sampler) sample() error {
+func (s *sampler) sampleDatabase() error {
 	var survey store.Survey
 	var workers []store.WorkerRow
 	if err := s.db(func(ctx context.Context) (err error) {
@@ -165,10 +165,10 @@ func (s *sampler) sample() error {
 	s.recorder.Set(telemetry.UnfitAge, int64(survey.Unfit), telemetry.Labels{})
 	if survey.DeadLettersOpen > s.open {
 		// Unreadable messages that workers have stored are a reason to test the path.
-		s.path.suspect()
+		s.path.requestTest()
 	}
 	s.open = survey.DeadLettersOpen
-	s.tellUnreadable(&survey, workers)
+	s.reportUnreadable(&survey, workers)
 	s.countSlots(survey.Slots)
 	s.measureStream(survey.Held)
 	s.countWorkers(workers)
@@ -209,23 +209,23 @@ const (
 	conditions
 )
 
-// condition returns a worker's condition and health. A stale or deaf worker counts as unhealthy,
+// workerCondition returns a worker's condition and health. A stale or deaf worker counts as unhealthy,
 // because it is no more use than one that fails.
-func (s *sampler) condition(w *store.WorkerRow) (condition int, health execution.Health) {
+func (s *sampler) workerCondition(w *store.WorkerRow) (condition int, health execution.Health) {
 	switch {
 	case !w.LeaseValid():
 		return stale, execution.Unhealthy
 	case !w.ConsumerAlive:
 		return deaf, execution.Unhealthy
 	}
-	return live, judge(w, &s.config, s.probes.avoided(w.Incarnation)).health
+	return live, assessWorker(w, &s.config, s.probes.isAvoided(w.Incarnation)).health
 }
 
 // countWorkers sets how many workers are in each state, including states without workers.
 func (s *sampler) countWorkers(workers []store.WorkerRow) {
 	var counts [execution.Lost + 1][conditions][execution.Unhealthy + 1]int64
 	for i := range workers {
-		condition, health := s.condition(&workers[i])
+		condition, health := s.workerCondition(&workers[i])
 		counts[workers[i].Lifecycle][condition][health]++
 	}
 	for lifecycle := execution.Starting; lifecycle <= execution.Lost; lifecycle++ {
@@ -256,7 +256,7 @@ func (s *sampler) measureWorkers(workers []store.WorkerRow) {
 		alive++
 		load, queued = load+w.Load, queued+w.Queued
 		s.shown[w.ID] = true
-		s.show(w.ID, w.Load, w.Queued)
+		s.setWorkerGauges(w.ID, w.Load, w.Queued)
 	}
 	s.recorder.Set(telemetry.LeaseOverdue, int64(overdue), telemetry.Labels{})
 	for lifecycle := execution.Starting; !lifecycle.Gone(); lifecycle++ {
@@ -266,7 +266,7 @@ func (s *sampler) measureWorkers(workers []store.WorkerRow) {
 	s.recorder.Set(telemetry.QueueDepthMean, int64(queued/max(1, alive)), telemetry.Labels{})
 }
 
-func (s *sampler) show(w execution.WorkerID, load, queued int) {
+func (s *sampler) setWorkerGauges(w execution.WorkerID, load, queued int) {
 	l := telemetry.Labels{strconv.FormatInt(int64(w), 10)}
 	s.recorder.Set(telemetry.WorkerLoad, int64(load), l)
 	s.recorder.Set(telemetry.QueueDepth, int64(queued), l)

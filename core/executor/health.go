@@ -16,10 +16,10 @@ type assessment struct {
 	halfOpen bool
 }
 
-// judge derives a worker's assessment. unreachable says that the last probes failed. That alone
+// assessWorker derives a worker's assessment. unreachable says that the last probes failed. That alone
 // makes no worker unhealthy, because work reaches it through the broker and not over the probe's
 // path.
-func judge(w *store.WorkerRow, c *config.Config, unreachable bool) assessment {
+func assessWorker(w *store.WorkerRow, c *config.Config, unreachable bool) assessment {
 	f := w.Evidence(c.Health.Window)
 	s := assessment{health: c.Health.Of(f, w.Queued)}
 	s.halfOpen = c.Health.Failing(f) && f.LastFailure >= c.Executor.HealthCheckInterval && w.Queued < c.Health.QueueDepthUnhealthy

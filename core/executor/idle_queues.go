@@ -45,9 +45,9 @@ func newIdleQueues(s *Service) *idleQueues {
 	return &idleQueues{Service: s, done: make(map[execution.WorkerID]execution.Incarnation)}
 }
 
-// pass looks at a bounded number of workers. The next pass goes on behind them, and starts over
+// deleteIdle looks at a bounded number of workers. The next pass goes on behind them, and starts over
 // after the last worker. So queues that can't be deleted yet are looked at again.
-func (iq *idleQueues) pass(ctx context.Context) error {
+func (iq *idleQueues) deleteIdle(ctx context.Context) error {
 	if !iq.client.Ready() {
 		return nil
 	}
@@ -76,22 +76,22 @@ func (iq *idleQueues) pass(ctx context.Context) error {
 			iq.next = w.ID
 			break
 		}
-		if settled = settled || iq.path.settled(ctx); !settled {
+		if settled = settled || iq.path.hasSettled(ctx); !settled {
 			break
 		}
-		over, err := iq.delete(w)
+		over, err := iq.deleteQueues(w)
 		if over {
 			iq.done[w.ID] = w.Incarnation
 			deleted = append(deleted, w.WorkerKey)
 		}
 		failed = errors.Join(failed, err)
 	}
-	return errors.Join(failed, iq.mark(deleted))
+	return errors.Join(failed, iq.markDeleted(deleted))
 }
 
-// mark notes in the database that the queues of workers are deleted, so that no pass of any executor
+// markDeleted notes in the database that the queues of workers are deleted, so that no pass of any executor
 // reads these workers any more. One that still holds an execution stays, and is marked by a later pass.
-func (iq *idleQueues) mark(deleted []store.WorkerKey) error {
+func (iq *idleQueues) markDeleted(deleted []store.WorkerKey) error {
 	for len(deleted) > 0 {
 		batch := deleted[:min(len(deleted), iq.config.Executor.BatchSize)]
 		deleted = deleted[len(batch):]
@@ -108,8 +108,8 @@ func (iq *idleQueues) mark(deleted []store.WorkerKey) error {
 	return nil
 }
 
-// delete deletes the queues of one worker, and says whether all of them are gone.
-func (iq *idleQueues) delete(w *store.WorkerRow) (over bool, err error) {
+// deleteQueues deletes the queues of one worker, and says whether all of them are gone.
+func (iq *idleQueues) deleteQueues(w *store.WorkerRow) (over bool, err error) {
 	over = true
 	for _, queue := range broker.WorkerQueues(iq.config.MessageQueue.RabbitMQ, w.ID) {
 		ctx, cancel := iq.host.WithTimeout(context.Background(), iq.config.Executor.StatementTimeout)

@@ -18,13 +18,13 @@ import (
 type leaseMonitor struct {
 	*Service
 	// Only one task reads and writes the following fields.
-	watched map[execution.WorkerID]watch
+	watched map[execution.WorkerID]beatWatch
 	brake   brake
 	// outageEnded is the end of the outage after which the watch began.
 	outageEnded time.Duration
 }
 
-type watch struct {
+type beatWatch struct {
 	incarnation execution.Incarnation
 	beat        uint64
 	since       time.Duration
@@ -32,7 +32,7 @@ type watch struct {
 
 func newLeaseMonitor(s *Service) *leaseMonitor {
 	return &leaseMonitor{
-		Service: s, watched: make(map[execution.WorkerID]watch),
+		Service: s, watched: make(map[execution.WorkerID]beatWatch),
 		brake: brake{config: s.config, departed: make(map[execution.WorkerID]departure)},
 	}
 }
@@ -41,7 +41,7 @@ func newLeaseMonitor(s *Service) *leaseMonitor {
 // lets one worker through at a time.
 func (l *leaseMonitor) run(ctx context.Context) {
 	l.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
-	l.repeatPass(ctx, "lease monitor", l.pass, func() time.Duration {
+	l.repeatPass(ctx, "lease monitor", l.checkLeases, func() time.Duration {
 		if l.brake.trickles {
 			return min(l.config.Executor.ReconcileInterval, brakeStep)
 		}
@@ -49,7 +49,7 @@ func (l *leaseMonitor) run(ctx context.Context) {
 	})
 }
 
-func (l *leaseMonitor) pass(ctx context.Context) error {
+func (l *leaseMonitor) checkLeases(ctx context.Context) error {
 	workers, err := askStore(l.db, l.store.Workers, nil)
 	if err != nil {
 		// While it could not look, the monitor has not seen a heartbeat stand still. So it watches
@@ -58,13 +58,13 @@ func (l *leaseMonitor) pass(ctx context.Context) error {
 		clear(l.watched)
 		return err
 	}
-	if ended := l.outage.ended(); ended != l.outageEnded {
+	if ended := l.outage.lastEnd(); ended != l.outageEnded {
 		l.outageEnded = ended
 		clear(l.watched)
 	}
-	l.owners.survey(workers)
-	over, alive := l.survey(workers)
-	reaps := l.restrain(ctx, over, alive)
+	l.owners.surveyOwners(workers)
+	over, alive := l.surveyWorkers(workers)
+	reaps := l.applyBrake(ctx, over, alive)
 	if len(reaps) == 0 {
 		return nil
 	}
@@ -74,11 +74,11 @@ func (l *leaseMonitor) pass(ctx context.Context) error {
 	}
 	for i, ok := range marked {
 		if ok {
-			l.owners.reaped(reaps[i].Incarnation)
+			l.owners.noteReaped(reaps[i].Incarnation)
 			l.recorder.Add(telemetry.LeasesExpired, 1, telemetry.Labels{})
 			l.recorder.Observe(telemetry.WorkerDowntime, sinceBeat(workers, reaps[i].Incarnation), telemetry.Labels{})
 			l.log.LogAttrs(ctx, slog.LevelWarn, "worker marked lost",
-				slog.Int64("worker", int64(reaps[i].ID)), slog.String("name", l.owners.name(reaps[i].ID)), slog.Int64("incarnation", int64(reaps[i].Incarnation)))
+				slog.Int64("worker", int64(reaps[i].ID)), slog.String("name", l.owners.workerName(reaps[i].ID)), slog.Int64("incarnation", int64(reaps[i].Incarnation)))
 		}
 	}
 	return l.reconcileOwners(ctx)
@@ -94,9 +94,9 @@ func sinceBeat(workers []store.WorkerRow, incarnation execution.Incarnation) tim
 	return 0
 }
 
-// survey updates the watch, and tells the brake which workers departed. It returns the workers
+// surveyWorkers updates the watch, and tells the brake which workers departed. It returns the workers
 // whose lease is over, and how many workers are not gone.
-func (l *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, alive int) {
+func (l *leaseMonitor) surveyWorkers(workers []store.WorkerRow) (over []store.Reap, alive int) {
 	now := l.host.Monotonic()
 	for i := range workers {
 		w := &workers[i]
@@ -117,7 +117,7 @@ func (l *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, ali
 			continue
 		}
 		if !known || seen.incarnation != w.Incarnation || seen.beat != w.Beat {
-			l.watched[w.ID] = watch{w.Incarnation, w.Beat, now}
+			l.watched[w.ID] = beatWatch{w.Incarnation, w.Beat, now}
 			continue
 		}
 		if !w.LeaseValid() && now-seen.since >= l.config.Worker.Lease() {
@@ -127,16 +127,16 @@ func (l *leaseMonitor) survey(workers []store.WorkerRow) (over []store.Reap, ali
 	return over, alive
 }
 
-// restrain asks the brake which of over may be reaped now, and raises an alarm.
-func (l *leaseMonitor) restrain(ctx context.Context, over []store.Reap, alive int) []store.Reap {
+// applyBrake asks the brake which of over may be reaped now, and raises an alarm.
+func (l *leaseMonitor) applyBrake(ctx context.Context, over []store.Reap, alive int) []store.Reap {
 	was := l.brake.engaged
-	reaps := l.brake.admit(l.host.Monotonic(), over, alive)
+	reaps := l.brake.admitReaps(l.host.Monotonic(), over, alive)
 	switch {
 	case l.brake.engaged && !was:
 		l.recorder.Set(telemetry.ReaperBrake, 1, telemetry.Labels{})
 		l.log.LogAttrs(ctx, slog.LevelError, "reaper brake engaged: more workers lost their leases at once than executor.brake_fraction allows, "+
 			"so this executor marks none of them lost for up to two leases; check the database, the network and the machines",
-			slog.Int("over", len(over)), slog.Int("lost", l.brake.lost()), slog.Int("alive_a_lease_ago", alive+len(l.brake.departed)), slog.Duration("holds", l.brake.hold()))
+			slog.Int("over", len(over)), slog.Int("lost", l.brake.lostCount()), slog.Int("alive_a_lease_ago", alive+len(l.brake.departed)), slog.Duration("holds", l.brake.holdTime()))
 	case was && !l.brake.engaged:
 		l.recorder.Set(telemetry.ReaperBrake, 0, telemetry.Labels{})
 		l.log.LogAttrs(ctx, slog.LevelWarn, "reaper brake released", slog.Int("over", len(over)), slog.Int("alive", alive))

@@ -99,12 +99,12 @@ func observing(t *testing.T, rows int, prober Prober) (*Service, *ledger, *bytes
 	return s, l, log, figures
 }
 
-func TestMonitorThatObservesSaysEachDispatchOnceAndTakesNothing(t *testing.T) {
+func TestObservingMonitorReportsOnceAndReclaimsNothing(t *testing.T) {
 	s, l, log, figures := observing(t, 2*batch+3, nil)
-	s.owners.survey([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 1}, Name: "shell-1"}})
+	s.owners.surveyOwners([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 1}, Name: "shell-1"}})
 	find := store.Finding{Cause: store.Unclaimed, Age: 5 * time.Minute}
 	reclaim := func(row *execution.Execution) store.Reclaim {
-		return s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
+		return s.unclaimedReclaim(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 	}
 	for range 3 {
 		if err := s.timeoutSweep()(t.Context(), find, reclaim); err != nil {
@@ -124,7 +124,7 @@ func TestMonitorThatObservesSaysEachDispatchOnceAndTakesNothing(t *testing.T) {
 	}
 }
 
-func TestProberThatObservesSaysWhomItWouldAvoidAndSelectionIsNotTold(t *testing.T) {
+func TestObservingProberReportsWithoutAffectingSelection(t *testing.T) {
 	notReady := errors.New("answered 503 Service Unavailable")
 	prober := answers{"b": notReady, "c": fmt.Errorf("probing: %w", ErrElsewhere)}
 	s, l, log, figures := observing(t, 0, prober)
@@ -153,7 +153,7 @@ func TestProberThatObservesSaysWhomItWouldAvoidAndSelectionIsNotTold(t *testing.
 	if !strings.Contains(log.String(), line) {
 		t.Errorf("the log lacks %s:\n%s", line, log)
 	}
-	if s.probes.avoided(2) || !s.probes.unreachable(2) || s.probes.unreachable(3) {
+	if s.probes.isAvoided(2) || !s.probes.isUnreachable(2) || s.probes.isUnreachable(3) {
 		t.Error("a worker is avoided by probes that only observe, or not known to be unreachable; or one that only its own machine reaches is")
 	}
 	delete(prober, "b")
@@ -170,11 +170,11 @@ func TestProberThatObservesSaysWhomItWouldAvoidAndSelectionIsNotTold(t *testing.
 }
 
 // The modes of the probes use the same findings in different ways.
-func TestProbesDecideOnlyWhereTheyAct(t *testing.T) {
+func TestProbesAffectSelectionOnlyWhenEnforced(t *testing.T) {
 	failed := map[execution.Incarnation]int{1: unreachableAfter}
 	for observing, want := range map[bool]bool{false: true, true: false} {
-		if p := (&probes{observing: observing, failed: failed}); p.avoided(1) != want {
-			t.Errorf("observing %v: a worker that three probes did not reach is avoided: %v", observing, p.avoided(1))
+		if p := (&probes{observing: observing, failed: failed}); p.isAvoided(1) != want {
+			t.Errorf("observing %v: a worker that three probes did not reach is avoided: %v", observing, p.isAvoided(1))
 		}
 	}
 }

@@ -26,8 +26,8 @@ func newOutage(c config.Config, now time.Duration) *outage {
 	return &outage{gap: gap, answered: now - gap - 1, over: now}
 }
 
-// answer notes that the database has answered now.
-func (o *outage) answer(now time.Duration) {
+// noteAnswer notes that the database has answered now.
+func (o *outage) noteAnswer(now time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if now-o.answered > o.gap {
@@ -36,15 +36,15 @@ func (o *outage) answer(now time.Duration) {
 	o.answered = now
 }
 
-// ended is when the last outage ended.
-func (o *outage) ended() time.Duration {
+// lastEnd is when the last outage ended.
+func (o *outage) lastEnd() time.Duration {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.over
 }
 
-// recent says that an outage goes on, or that the last one ended less than d ago.
-func (o *outage) recent(now, d time.Duration) bool {
+// isRecent says that an outage goes on, or that the last one ended less than d ago.
+func (o *outage) isRecent(now, d time.Duration) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return now-o.over < d || now-o.answered > o.gap

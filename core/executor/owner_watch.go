@@ -43,8 +43,8 @@ func newOwnerWatch(h host.Host, lease time.Duration) *ownerWatch {
 	}
 }
 
-// survey finds incarnations that have been superseded since the last look.
-func (o *ownerWatch) survey(workers []store.WorkerRow) {
+// surveyOwners finds incarnations that have been superseded since the last look.
+func (o *ownerWatch) surveyOwners(workers []store.WorkerRow) {
 	now := o.host.Monotonic()
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -63,27 +63,27 @@ func (o *ownerWatch) survey(workers []store.WorkerRow) {
 			o.names[w.ID] = w.Name
 		}
 	}
-	o.forget(now)
+	o.forgetOld(now)
 }
 
-// name is the name of a worker, for a log line; empty for a worker that no survey has seen.
-func (o *ownerWatch) name(id execution.WorkerID) string {
+// workerName is the name of a worker, for a log line; empty for a worker that no survey has seen.
+func (o *ownerWatch) workerName(id execution.WorkerID) string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.names[id]
 }
 
-// reaped notes that this executor has marked an incarnation lost.
-func (o *ownerWatch) reaped(incarnation execution.Incarnation) {
+// noteReaped notes that this executor has marked an incarnation lost.
+func (o *ownerWatch) noteReaped(incarnation execution.Incarnation) {
 	now := o.host.Monotonic()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.lost[incarnation] = now
 }
 
-// forget drops entries that can't matter any more. An incarnation that is asked about after all is
+// forgetOld drops entries that can't matter any more. An incarnation that is asked about after all is
 // watched anew.
-func (o *ownerWatch) forget(now time.Duration) {
+func (o *ownerWatch) forgetOld(now time.Duration) {
 	for _, seen := range []map[execution.Incarnation]time.Duration{o.superseded, o.lost} {
 		for incarnation, at := range seen { //detlint:ok entries are judged one by one
 			if now-at > 20*o.lease {
@@ -97,10 +97,10 @@ func (o *ownerWatch) forget(now time.Duration) {
 	}
 }
 
-// followed returns a moment at which the incarnation of a row was certainly superseded, although no
+// supersededAt returns a moment at which the incarnation of a row was certainly superseded, although no
 // survey noticed: when a later incarnation of its worker was first seen, or now if none was. The
 // lock is held.
-func (o *ownerWatch) followed(row *execution.Execution, now time.Duration) time.Duration {
+func (o *ownerWatch) supersededAt(row *execution.Execution, now time.Duration) time.Duration {
 	for _, s := range o.seen[row.Worker] {
 		if s.incarnation > row.Incarnation {
 			return s.at
@@ -109,9 +109,9 @@ func (o *ownerWatch) followed(row *execution.Execution, now time.Duration) time.
 	return now
 }
 
-// over says whether the actions of a row's incarnation, which is gone by the database's clock, have
+// actionsEnded says whether the actions of a row's incarnation, which is gone by the database's clock, have
 // ended by this executor's clock too.
-func (o *ownerWatch) over(row *execution.Execution) bool {
+func (o *ownerWatch) actionsEnded(row *execution.Execution) bool {
 	if !row.Status.Claimed() {
 		return true
 	}
@@ -128,7 +128,7 @@ func (o *ownerWatch) over(row *execution.Execution) bool {
 	}
 	since, known := o.superseded[row.Incarnation]
 	if !known {
-		since = o.followed(row, now)
+		since = o.supersededAt(row, now)
 		o.superseded[row.Incarnation] = since
 	}
 	return now-since >= o.lease

@@ -49,15 +49,15 @@ type probes struct {
 	// failed counts consecutive failures of probed workers, by incarnation.
 	failed map[execution.Incarnation]int
 
-	// told is what this executor last told the database while the probes only observe: whether an
+	// recorded is what this executor last told the database while the probes only observe: whether an
 	// incarnation is ready. Only the probing task uses it.
-	told map[execution.Incarnation]bool
+	recorded map[execution.Incarnation]bool
 }
 
-// avoided says that selection prefers other workers because of the probes.
-func (p *probes) avoided(i execution.Incarnation) bool { return !p.observing && p.unreachable(i) }
+// isAvoided says that selection prefers other workers because of the probes.
+func (p *probes) isAvoided(i execution.Incarnation) bool { return !p.observing && p.isUnreachable(i) }
 
-func (p *probes) unreachable(i execution.Incarnation) bool {
+func (p *probes) isUnreachable(i execution.Incarnation) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failed[i] >= unreachableAfter
@@ -88,12 +88,12 @@ func (s *Service) probeWorkers(context.Context) error {
 		}
 	}
 	probed, errs = probed[:known], errs[:known]
-	before := s.probes.replace(probed, errs)
+	before := s.probes.replaceResults(probed, errs)
 	if s.probes.observing {
 		return s.observeProbes(probed, errs)
 	}
 	for i := range probed {
-		if was, is := before[i] >= unreachableAfter, s.probes.unreachable(probed[i].Incarnation); was != is {
+		if was, is := before[i] >= unreachableAfter, s.probes.isUnreachable(probed[i].Incarnation); was != is {
 			s.log.LogAttrs(context.Background(), slog.LevelWarn, "a worker's health endpoint changed", append([]slog.Attr{
 				slog.String("worker", probed[i].Name), slog.String("url", probed[i].HealthURL), slog.Bool("reachable", !is),
 			}, whyUnreachable(errs[i])...)...)
@@ -109,8 +109,8 @@ func (s *Service) observeProbes(probed []store.WorkerRow, errs []error) error {
 	var ws []store.ProbedWorker
 	var of []int
 	for i := range probed {
-		ready := !s.probes.unreachable(probed[i].Incarnation)
-		told, known := s.probes.told[probed[i].Incarnation]
+		ready := !s.probes.isUnreachable(probed[i].Incarnation)
+		told, known := s.probes.recorded[probed[i].Incarnation]
 		if known && told == ready || ready && errs[i] != nil {
 			continue
 		}
@@ -128,7 +128,7 @@ func (s *Service) observeProbes(probed []store.WorkerRow, errs []error) error {
 		return err
 	}
 	for n, w := range ws {
-		s.probes.told[w.Incarnation] = w.Ready
+		s.probes.recorded[w.Incarnation] = w.Ready
 		if !changed[n] {
 			continue
 		}
@@ -173,9 +173,9 @@ func (s *Service) probeSome(workers []store.WorkerRow, errs []error) {
 	}
 }
 
-// replace notes the results of a round, in which errs[i] belongs to workers[i], and returns each
+// replaceResults notes the results of a round, in which errs[i] belongs to workers[i], and returns each
 // worker's number of consecutive failures before it.
-func (p *probes) replace(workers []store.WorkerRow, errs []error) (before []int) {
+func (p *probes) replaceResults(workers []store.WorkerRow, errs []error) (before []int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	failed := make(map[execution.Incarnation]int, len(workers))
@@ -186,10 +186,10 @@ func (p *probes) replace(workers []store.WorkerRow, errs []error) (before []int)
 		if errs[i] != nil {
 			failed[at] = p.failed[at] + 1
 		}
-		if ready, known := p.told[at]; known {
+		if ready, known := p.recorded[at]; known {
 			told[at] = ready
 		}
 	}
-	p.failed, p.told = failed, told
+	p.failed, p.recorded = failed, told
 	return before
 }

@@ -21,7 +21,7 @@ import (
 // reconcileClaims takes back the rows that an executor claimed for scheduling before it died
 // (defect D8).
 func (s *Service) reconcileClaims(ctx context.Context) error {
-	return s.sweep(ctx, store.Finding{Cause: store.ClaimExpired}, func(row *execution.Execution) store.Reclaim {
+	return s.sweepFinding(ctx, store.Finding{Cause: store.ClaimExpired}, func(row *execution.Execution) store.Reclaim {
 		return store.Reclaim{
 			Key: row.Key(), By: execution.Reconciler, Reason: execution.Transient, Policy: config.Reschedule,
 		}
@@ -30,11 +30,11 @@ func (s *Service) reconcileClaims(ctx context.Context) error {
 
 // reconcileOwners takes back rows that are scheduled at, or run on, an incarnation that is gone.
 func (s *Service) reconcileOwners(ctx context.Context) error {
-	return s.sweep(ctx, store.Finding{Cause: store.OwnerGone, Age: s.config.Executor.ReapGrace}, func(row *execution.Execution) store.Reclaim {
-		if !s.owners.over(row) {
+	return s.sweepFinding(ctx, store.Finding{Cause: store.OwnerGone, Age: s.config.Executor.ReapGrace}, func(row *execution.Execution) store.Reclaim {
+		if !s.owners.actionsEnded(row) {
 			return store.Reclaim{}
 		}
-		return s.lost(row, execution.Reconciler)
+		return s.lostReclaim(row, execution.Reconciler)
 	})
 }
 
@@ -45,15 +45,15 @@ func (s *Service) reconcileOwners(ctx context.Context) error {
 // never failed for a message that nobody sent.
 func (s *Service) reconcileUnpublished(ctx context.Context) error {
 	c := s.config.Executor
-	err := s.sweep(ctx, store.Finding{Cause: store.UnpublishedLate, Age: c.ConfirmTimeout}, func(row *execution.Execution) store.Reclaim {
-		r := s.unclaimed(row, execution.Reconciler, execution.Transient, "")
+	err := s.sweepFinding(ctx, store.Finding{Cause: store.UnpublishedLate, Age: c.ConfirmTimeout}, func(row *execution.Execution) store.Reclaim {
+		r := s.unclaimedReclaim(row, execution.Reconciler, execution.Transient, "")
 		r.Policy = config.Reschedule
 		return r
 	})
 	if err != nil || !s.client.Ready() {
 		return err
 	}
-	return s.drain(ctx, store.Finding{Cause: store.Unpublished, Age: c.ConfirmTimeout}, func(rows []execution.Execution) ([]execution.ID, error) {
+	return s.drainFinding(ctx, store.Finding{Cause: store.Unpublished, Age: c.ConfirmTimeout}, func(rows []execution.Execution) ([]execution.ID, error) {
 		if !s.client.Ready() {
 			return nil, errDisconnected
 		}
@@ -63,7 +63,7 @@ func (s *Service) reconcileUnpublished(ctx context.Context) error {
 			return row.DispatchDeadline.Sub(row.ScheduledAt)/2 <= c.ConfirmTimeout
 		})
 		s.recorder.Add(telemetry.Dispatches, int64(len(rows)), telemetry.Labels{"republished"})
-		return left, s.publish(rows, nil)
+		return left, s.publishDispatches(rows, nil)
 	})
 }
 
@@ -73,9 +73,9 @@ var errDisconnected = errors.New("the connection to the broker has ended or is b
 // reconcileTerminal finds terminal executions that nobody has handled because no message came.
 func (s *Service) reconcileTerminal(ctx context.Context) error {
 	f := store.Finding{Cause: store.Unorchestrated, Age: s.config.Executor.ReconcileInterval}
-	return s.drain(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
+	return s.drainFinding(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
 		s.log.LogAttrs(ctx, slog.LevelInfo, "terminal executions found without a message", slog.Int("executions", len(rows)))
-		return s.completion.orchestrate(rows)
+		return s.completion.orchestrateEnded(rows)
 	})
 }
 
@@ -83,7 +83,7 @@ func (s *Service) reconcileTerminal(ctx context.Context) error {
 // to a heartbeat says the same; this is for a worker whose heartbeats take long.
 func (s *Service) reconcileCancellations(ctx context.Context) error {
 	f := store.Finding{Cause: store.Unanswered, Age: s.config.Executor.ConfirmTimeout}
-	return s.drain(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
+	return s.drainFinding(ctx, f, func(rows []execution.Execution) ([]execution.ID, error) {
 		for i := range rows {
 			s.notifier.Cancel(rows[i].Worker, rows[i].Key())
 		}
@@ -104,7 +104,7 @@ const (
 // executions that wait for them.
 func (s *Service) reconcileSlots(ctx context.Context) error {
 	var freed []execution.ID
-	err := s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
+	err := s.repeatBatches(ctx, func(ctx context.Context, limit int) (int, error) {
 		ids, err := s.store.FreeSlots(ctx, limit)
 		freed = append(freed, ids...)
 		return len(ids), err
@@ -120,7 +120,7 @@ func (s *Service) reconcileSlots(ctx context.Context) error {
 // size. An expired key is free whether or not it was forgotten; forgetting only keeps the index of
 // keys small.
 func (s *Service) reconcileKeys(ctx context.Context) error {
-	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
+	return s.repeatBatches(ctx, func(ctx context.Context, limit int) (int, error) {
 		return s.store.ForgetKeys(ctx, execution.KeyLifetime, limit)
 	})
 }
@@ -128,7 +128,7 @@ func (s *Service) reconcileKeys(ctx context.Context) error {
 // purgeDeadLetters deletes dead letters that are older than dead_letter.ttl_ms.
 func (s *Service) purgeDeadLetters(ctx context.Context) error {
 	age := s.config.MessageQueue.RabbitMQ.DeadLetter.Kept()
-	return s.repeat(ctx, func(ctx context.Context, limit int) (int, error) {
+	return s.repeatBatches(ctx, func(ctx context.Context, limit int) (int, error) {
 		return s.store.PurgeDeadLetters(ctx, age, limit)
 	})
 }

@@ -27,8 +27,8 @@ type retention struct {
 	anew  time.Duration
 	// steps is how many full steps the pass has made so far, and before how many the pass before it.
 	steps, before int
-	// limited says that the pass stopped at its limit for a kind.
-	limited bool
+	// hitLimit says that the pass stopped at its limit for a kind.
+	hitLimit bool
 	// looked reports whether this process has looked for rows that are long overdue. Nothing leaves by
 	// a default time before held, on the monotonic clock.
 	looked bool
@@ -50,17 +50,17 @@ const longestStepPause = 100 * time.Millisecond
 // run makes passes until ctx ends. A pass that stopped at its limit has left rows behind: the next one
 // follows at once.
 func (r *retention) run(ctx context.Context) {
-	loop := r.loop("retention")
+	loop := r.newLoop("retention")
 	r.logTimes(ctx)
 	for {
 		began := r.host.Monotonic()
-		if err := loop.Pass(func() error { return r.pass(ctx) }); err != nil {
+		if err := loop.Pass(func() error { return r.deleteOverdue(ctx) }); err != nil {
 			r.log.LogAttrs(ctx, slog.LevelWarn, "retention pass failed, the next one starts anew", slog.Any("error", err))
 		}
 		if ctx.Err() != nil {
 			return // a step's pause has seen it
 		}
-		rest := r.rest()
+		rest := r.passPause()
 		// A pass that spreads its steps is not late for that.
 		loop.Interval(r.host.Monotonic() - began + rest)
 		if r.host.Sleep(ctx, rest) != nil {
@@ -69,17 +69,17 @@ func (r *retention) run(ctx context.Context) {
 	}
 }
 
-// rest is how long the next pass waits.
-func (r *retention) rest() time.Duration {
-	if r.limited {
-		return r.pause()
+// passPause is how long the next pass waits.
+func (r *retention) passPause() time.Duration {
+	if r.hitLimit {
+		return r.stepPause()
 	}
 	return r.config.Retention.Interval
 }
 
-// pause is how long the pass waits after a full step: half of the interval, divided by the steps that
+// stepPause is how long the pass waits after a full step: half of the interval, divided by the steps that
 // it will have made, as far as it is known.
-func (r *retention) pause() time.Duration {
+func (r *retention) stepPause() time.Duration {
 	return min(longestStepPause, r.config.Retention.Interval/time.Duration(2*max(1, r.before, r.steps)))
 }
 
@@ -87,10 +87,10 @@ func (r *retention) pause() time.Duration {
 // lost its last changes may have some before it.
 const firstAgain = time.Hour
 
-// begin is where a round through the rows of a kind begins. At the beginning of the table there are
+// roundStart is where a round through the rows of a kind begins. At the beginning of the table there are
 // the remains of all that has left since a vacuum could remove it, which a backup keeps from doing so for
 // hours. A step that began there would read through them.
-func (r *retention) begin(k store.Kept) int64 {
+func (r *retention) roundStart(k store.Kept) int64 {
 	if k != store.KeptExecutions {
 		return 0
 	}
@@ -101,8 +101,8 @@ func (r *retention) begin(k store.Kept) int64 {
 	return r.first
 }
 
-// kept is how long a kind is kept; 0 for ever.
-func kept(r *config.Retention, k store.Kept) time.Duration {
+// keptFor is how long a kind is kept; 0 for ever.
+func keptFor(r *config.Retention, k store.Kept) time.Duration {
 	return [...]time.Duration{
 		store.KeptExecutions: r.Executions, store.KeptTransitions: r.Transitions, store.KeptRefusedResults: r.RefusedResults,
 		store.KeptExpiries: r.Expiries, store.KeptIncarnations: r.Incarnations, store.KeptWorkers: r.Workers,
@@ -112,14 +112,14 @@ func kept(r *config.Retention, k store.Kept) time.Duration {
 // isDefault reports whether a kind is kept for the default time, so that maybe nobody has chosen it.
 func (r *retention) isDefault(k store.Kept) bool {
 	d := config.Default(r.config.Profile).Retention
-	return kept(&r.config.Retention, k) == kept(&d, k)
+	return keptFor(&r.config.Retention, k) == keptFor(&d, k)
 }
 
 // logTimes logs what will be deleted, once for each process.
 func (r *retention) logTimes(ctx context.Context) {
 	var times []slog.Attr
 	for _, k := range store.AllKept() {
-		times = append(times, slog.Duration(k.String(), kept(&r.config.Retention, k)))
+		times = append(times, slog.Duration(k.String(), keptFor(&r.config.Retention, k)))
 	}
 	r.log.LogAttrs(ctx, slog.LevelInfo, "retention deletes rows that have been out of use for these times; the keys of the section retention change them, and 0 keeps the rows for ever", times...)
 }
@@ -143,7 +143,7 @@ func (r *retention) defaultsApply(ctx context.Context) (bool, error) {
 	if !r.looked {
 		found := false
 		for _, k := range store.AllKept() {
-			age := kept(&r.config.Retention, k)
+			age := keptFor(&r.config.Retention, k)
 			if age == 0 || !r.isDefault(k) {
 				continue
 			}
@@ -183,28 +183,28 @@ func (r *retention) countOverdue(ctx context.Context, k store.Kept, age time.Dur
 		if done.Removed > 0 || !done.More {
 			return done.Removed, done.More, nil
 		}
-		if p.After = done.Next; r.host.Sleep(ctx, r.pause()) != nil {
+		if p.After = done.Next; r.host.Sleep(ctx, r.stepPause()) != nil {
 			return 0, false, nil
 		}
 	}
 	return 0, true, nil
 }
 
-// pass deletes the rows whose time is over, one kind after the other. If one kind fails, the pass goes
+// deleteOverdue deletes the rows whose time is over, one kind after the other. If one kind fails, the pass goes
 // on with the next. If the error is that of a database that may answer again soon, or ctx has ended,
 // the pass ends.
-func (r *retention) pass(ctx context.Context) error {
-	r.before, r.steps, r.limited = r.steps, 0, false
+func (r *retention) deleteOverdue(ctx context.Context) error {
+	r.before, r.steps, r.hitLimit = r.steps, 0, false
 	defaults, failed := r.defaultsApply(ctx)
 	if ctx.Err() != nil || failed != nil && store.Retriable(failed) {
 		return failed
 	}
 	for _, k := range store.AllKept() {
-		age := kept(&r.config.Retention, k)
+		age := keptFor(&r.config.Retention, k)
 		if age == 0 || !defaults && r.isDefault(k) {
 			continue
 		}
-		removed, err := r.purge(ctx, store.Purge{What: k, Age: age, Limit: r.config.Retention.StepSize})
+		removed, err := r.purgeKind(ctx, store.Purge{What: k, Age: age, Limit: r.config.Retention.StepSize})
 		if removed > 0 {
 			r.recorder.Add(telemetry.Purged, int64(removed), telemetry.Labels{k.String()})
 			r.log.LogAttrs(ctx, slog.LevelInfo, "retention deleted rows whose configured time was over", slog.String("kind", k.String()), slog.Int("rows", removed),
@@ -217,13 +217,13 @@ func (r *retention) pass(ctx context.Context) error {
 	return failed
 }
 
-// purge makes steps for one kind until one is not full, ctx ends, or it has made passBatches. The next
+// purgeKind makes steps for one kind until one is not full, ctx ends, or it has made passBatches. The next
 // pass then goes on where this one has stopped.
-func (r *retention) purge(ctx context.Context, p store.Purge) (removed int, err error) {
+func (r *retention) purgeKind(ctx context.Context, p store.Purge) (removed int, err error) {
 	p.After = r.after[p.What]
 	begins := p.After == 0
 	if begins {
-		p.After = r.begin(p.What)
+		p.After = r.roundStart(p.What)
 	}
 	for range passBatches {
 		done, err := askStore(r.db, r.store.Purge, p)
@@ -241,11 +241,11 @@ func (r *retention) purge(ctx context.Context, p store.Purge) (removed int, err 
 			return removed, nil
 		}
 		r.steps++
-		if r.host.Sleep(ctx, r.pause()) != nil {
+		if r.host.Sleep(ctx, r.stepPause()) != nil {
 			return removed, nil
 		}
 	}
-	r.limited = true
+	r.hitLimit = true
 	r.log.LogAttrs(ctx, slog.LevelWarn, "a pass stopped at its limit of batches, the next pass goes on",
 		slog.String("cause", "retention of "+p.What.String()), slog.Int("batches", passBatches))
 	return removed, nil

@@ -54,9 +54,9 @@ func keeping(rows map[store.Kept]int) (*retention, *archived) {
 	return newRetention(s), a
 }
 
-func TestARetentionGoesOnWhileItsStepsAreFull(t *testing.T) {
+func TestRetentionContinuesWhileStepsAreFull(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 3*batch + 1, store.KeptWorkers: 1})
-	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
+	if err := r.deleteOverdue(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
 		t.Errorf("%v, %d executions are left", err, a.rows[store.KeptExecutions])
 	}
 	for n, p := range a.asked[store.KeptExecutions] {
@@ -73,13 +73,13 @@ func TestARetentionGoesOnWhileItsStepsAreFull(t *testing.T) {
 }
 
 // A round begins where the last one has found the first execution, and once an hour at the beginning.
-func TestARoundBeginsAtTheFirstExecution(t *testing.T) {
+func TestRetentionRoundStartsAtFirstExecution(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{})
 	h := &dated{day: time.Unix(2e9, 0)}
 	r.host = h
 	for n, c := range []struct{ first, after int64 }{{0, 0}, {70, 0}, {0, 69}, {90, 69}, {90, 89}} {
 		a.first = c.first
-		if err := r.pass(t.Context()); err != nil {
+		if err := r.deleteOverdue(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if p := a.asked[store.KeptExecutions][n]; p.After != c.after {
@@ -88,11 +88,11 @@ func TestARoundBeginsAtTheFirstExecution(t *testing.T) {
 	}
 	h.now += firstAgain
 	a.failed[store.KeptExecutions] = store.ErrUnavailable
-	if err := r.pass(t.Context()); err == nil {
+	if err := r.deleteOverdue(t.Context()); err == nil {
 		t.Fatal("the step that looks from the beginning takes too long, and the pass has no error")
 	}
 	a.failed[store.KeptExecutions] = nil
-	if err := r.pass(t.Context()); err != nil {
+	if err := r.deleteOverdue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for n, after := range []int64{0, 89} {
@@ -104,7 +104,7 @@ func TestARoundBeginsAtTheFirstExecution(t *testing.T) {
 
 // The steps that the pass before needed say how far this one spreads its own: over half of the
 // interval, and never with pauses that would keep it from what has gathered.
-func TestARetentionSpreadsItsSteps(t *testing.T) {
+func TestRetentionSpreadsItsSteps(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 100*batch + 1})
 	h := &dated{day: time.Unix(2e9, 0)}
 	r.host, r.config.Retention.Interval = h, 10*time.Second
@@ -115,7 +115,7 @@ func TestARetentionSpreadsItsSteps(t *testing.T) {
 	}
 	for _, want := range []time.Duration{unknown, half, half} {
 		before := h.now
-		if err := r.pass(t.Context()); err != nil || (h.now-before-want).Abs() > time.Microsecond {
+		if err := r.deleteOverdue(t.Context()); err != nil || (h.now-before-want).Abs() > time.Microsecond {
 			t.Errorf("%v; a pass of 100 full steps paused for %v in all, want %v", err, h.now-before, want)
 		}
 		a.rows[store.KeptExecutions] = 100*batch + 1
@@ -124,24 +124,24 @@ func TestARetentionSpreadsItsSteps(t *testing.T) {
 
 // A pass ends after so many steps, so that its loop shows that it is alive. The next one goes on
 // where it stopped and not at the beginning.
-func TestAPassOfTheRetentionEndsAndTheNextGoesOn(t *testing.T) {
+func TestRetentionPassResumesWherePreviousStopped(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: passBatches*batch + 5})
-	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 5 {
+	if err := r.deleteOverdue(t.Context()); err != nil || a.rows[store.KeptExecutions] != 5 {
 		t.Errorf("%v, %d executions are left, want 5", err, a.rows[store.KeptExecutions])
 	}
-	if rest := r.rest(); rest > longestStepPause {
+	if rest := r.passPause(); rest > longestStepPause {
 		t.Errorf("rows are left, and the next pass waits %v", rest)
 	}
-	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
+	if err := r.deleteOverdue(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
 		t.Errorf("%v, %d executions are left", err, a.rows[store.KeptExecutions])
 	}
-	if rest := r.rest(); rest != r.config.Retention.Interval {
+	if rest := r.passPause(); rest != r.config.Retention.Interval {
 		t.Errorf("no rows are left, and the next pass waits %v", rest)
 	}
 	if p := a.asked[store.KeptExecutions][passBatches]; p.After != passBatches*batch {
 		t.Errorf("the second pass begins at %d, want %d", p.After, passBatches*batch)
 	}
-	if err := r.pass(t.Context()); err != nil {
+	if err := r.deleteOverdue(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if p := a.asked[store.KeptExecutions][passBatches+1]; p.After != 0 {
@@ -149,16 +149,16 @@ func TestAPassOfTheRetentionEndsAndTheNextGoesOn(t *testing.T) {
 	}
 }
 
-func TestOneKindThatFailsKeepsNoOtherFromLeaving(t *testing.T) {
+func TestFailingKindDoesNotBlockOtherRetention(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptTransitions: 1})
 	wrong := errors.New("a trigger refuses it")
 	a.failed[store.KeptExecutions] = wrong
-	if err := r.pass(t.Context()); !errors.Is(err, wrong) || a.rows[store.KeptTransitions] != 0 {
+	if err := r.deleteOverdue(t.Context()); !errors.Is(err, wrong) || a.rows[store.KeptTransitions] != 0 {
 		t.Errorf("%v, %d transitions are left", err, a.rows[store.KeptTransitions])
 	}
 	a.failed[store.KeptExecutions] = store.ErrUnavailable
 	a.asked[store.KeptTransitions] = nil
-	if err := r.pass(t.Context()); !errors.Is(err, store.ErrUnavailable) || len(a.asked[store.KeptTransitions]) > 0 {
+	if err := r.deleteOverdue(t.Context()); !errors.Is(err, store.ErrUnavailable) || len(a.asked[store.KeptTransitions]) > 0 {
 		t.Errorf("%v, and %d more calls to a database that is away", err, len(a.asked[store.KeptTransitions]))
 	}
 }
@@ -174,7 +174,7 @@ func TestDefaultRetentionGivesNotice(t *testing.T) {
 	a.archive = map[store.Kept]int{store.KeptExecutions: 3, store.KeptTransitions: 9}
 	pass := func() {
 		t.Helper()
-		if err := r.pass(t.Context()); err != nil {
+		if err := r.deleteOverdue(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -210,26 +210,26 @@ func TestDefaultRetentionWithoutArchive(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 1})
 	r.config.Retention.Executions = config.DefaultRetention
 	a.failed[store.KeptExecutions] = store.ErrUnavailable
-	if err := r.pass(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+	if err := r.deleteOverdue(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("the look fails, and the pass returns %v", err)
 	}
 	if n := len(a.asked[store.KeptExecutions]); n != 1 {
 		t.Errorf("%d steps although the look failed, want the look alone", n)
 	}
 	a.failed[store.KeptExecutions] = nil
-	if err := r.pass(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
+	if err := r.deleteOverdue(t.Context()); err != nil || a.rows[store.KeptExecutions] != 0 {
 		t.Errorf("%v, %d executions are left", err, a.rows[store.KeptExecutions])
 	}
 }
 
 // A kind that can't be counted may be an archive, too.
-func TestDefaultRetentionThatCannotLook(t *testing.T) {
+func TestDefaultRetentionWaitsUntilCountSucceeds(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptTransitions: 1})
 	r.config.Retention.Transitions = config.DefaultRetention
 	r.config.Retention.Executions = config.DefaultRetention
 	wrong := errors.New("a trigger refuses it")
 	a.failed[store.KeptExecutions] = wrong
-	if err := r.pass(t.Context()); !errors.Is(err, wrong) || a.rows[store.KeptTransitions] == 0 {
+	if err := r.deleteOverdue(t.Context()); !errors.Is(err, wrong) || a.rows[store.KeptTransitions] == 0 {
 		t.Errorf("%v, %d transitions are left, want 1 during the notice", err, a.rows[store.KeptTransitions])
 	}
 }

@@ -21,7 +21,7 @@ type scheduler struct {
 
 	mu sync.Mutex
 	// due are the moments at which a row is known to be due.
-	due moments
+	due dueTimes
 
 	// Used only by the scheduling task. roster: the workers of this pass; absent: since when no worker
 	// fits; leases: the beats seen; told: the warnings given; recent: about how many rows the last
@@ -29,7 +29,7 @@ type scheduler struct {
 	roster roster
 	absent absences
 	leases leaseWatch
-	told   passedOver
+	warned givenWarnings
 	recent int
 }
 
@@ -38,7 +38,7 @@ func newScheduler(s *Service) *scheduler {
 	return &scheduler{
 		Service: s, hints: newHints(s), roster: roster{draw: s.host.Uint64N},
 		absent: absences{patience: 2*c.ReconcileInterval + c.StatementTimeout}, leases: leaseWatch{lease: s.config.Worker.Lease()},
-		told: newPassedOver(),
+		warned: newGivenWarnings(),
 	}
 }
 
@@ -58,19 +58,19 @@ func (s *scheduler) wakeIn(d time.Duration) {
 // one by one within it are looked at together.
 const grain = 500 * time.Millisecond
 
-// rememberIn asks for a pass when a row that was just given back for d is due again. Without it, a
+// scheduleRetryPass asks for a pass when a row that was just given back for d is due again. Without it, a
 // wake in between would delay that by up to a whole interval. Only the scheduling task calls it, so
 // it wakes no task.
-func (s *scheduler) rememberIn(d time.Duration) {
+func (s *scheduler) scheduleRetryPass(d time.Duration) {
 	at := s.host.Monotonic() + d + grain - 1
 	s.mu.Lock()
 	s.due.add(at - at%grain)
 	s.mu.Unlock()
 }
 
-// pause is how long to wait for the next pass: until a row is known to be due, at most until the
+// passPause is how long to wait for the next pass: until a row is known to be due, at most until the
 // next poll.
-func (s *scheduler) pause() time.Duration {
+func (s *scheduler) passPause() time.Duration {
 	now := s.host.Monotonic()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,12 +82,12 @@ func (s *scheduler) pause() time.Duration {
 }
 
 func (s *scheduler) run(ctx context.Context) {
-	loop := s.loop("scheduler")
+	loop := s.newLoop("scheduler")
 	for ctx.Err() == nil {
-		held := s.hints.take()
-		err := loop.Pass(func() error { return s.drain(ctx) })
+		held := s.hints.takeHeld()
+		err := loop.Pass(func() error { return s.scheduleDue(ctx) })
 		loop.Interval(s.config.Executor.ReconcileInterval)
-		s.hints.settle(held, err == nil)
+		s.hints.settleHeld(held, err == nil)
 		if err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "scheduling pass failed, the next one starts anew", slog.Any("error", err))
 			if s.host.Sleep(ctx, s.config.Executor.ReconcileInterval) != nil {
@@ -95,21 +95,21 @@ func (s *scheduler) run(ctx context.Context) {
 			}
 			continue
 		}
-		if _, err := s.hints.wake.Wait(ctx, s.pause()); err != nil {
+		if _, err := s.hints.wake.Wait(ctx, s.passPause()); err != nil {
 			return
 		}
 	}
 }
 
-// drain makes passes until one finds all that was due. It schedules nothing while the broker is
+// scheduleDue makes passes until one finds all that was due. It schedules nothing while the broker is
 // away or holds publishers back: a dispatch that can't be published only uses up its deadline.
-func (s *scheduler) drain(ctx context.Context) error {
+func (s *scheduler) scheduleDue(ctx context.Context) error {
 	now := s.host.Monotonic()
 	s.mu.Lock()
-	s.due.pass(now)
+	s.due.dropUntil(now)
 	s.mu.Unlock()
 	for ctx.Err() == nil && s.client.Ready() {
-		more, err := s.pass()
+		more, err := s.scheduleBatch()
 		if err != nil || !more {
 			return err
 		}
@@ -117,34 +117,34 @@ func (s *scheduler) drain(ctx context.Context) error {
 	return nil
 }
 
-// pass dispatches one batch of the rows without restrictions. If others are due, it claims one
+// scheduleBatch dispatches one batch of the rows without restrictions. If others are due, it claims one
 // batch of all and dispatches or parks every row of it. It returns whether another pass may find
 // more to do.
-func (s *scheduler) pass() (more bool, err error) {
+func (s *scheduler) scheduleBatch() (more bool, err error) {
 	roster := &s.roster
 	workers, err := askStore(s.db, s.store.Workers, roster.workers)
 	if err != nil {
 		return false, err
 	}
-	roster.see(workers, &s.config, s.probes)
-	s.absent.look(s.host.Monotonic(), roster)
-	s.leases.look(s.host.Monotonic(), workers)
-	others, again, err := s.directly(roster)
+	roster.setWorkers(workers, &s.config, s.probes)
+	s.absent.noteRoster(s.host.Monotonic(), roster)
+	s.leases.noteBeats(s.host.Monotonic(), workers)
+	others, again, err := s.dispatchDirectly(roster)
 	if err != nil {
 		return false, err
 	}
 	if !others {
 		return again, nil
 	}
-	more, err = s.claimed(roster)
+	more, err = s.claimAndDispatch(roster)
 	return more || again, err
 }
 
-// claimed claims one batch, and dispatches or parks every row of it. It returns whether another
+// claimAndDispatch claims one batch, and dispatches or parks every row of it. It returns whether another
 // pass may find more to do.
-func (s *scheduler) claimed(roster *roster) (more bool, err error) {
+func (s *scheduler) claimAndDispatch(roster *roster) (more bool, err error) {
 	c, workers := s.config.Executor, roster.workers
-	demands, pools := roster.demands(c.BatchSize)
+	demands, pools := roster.buildDemands(c.BatchSize)
 	rows, err := askStore(s.db, s.store.ClaimForScheduling, store.SchedulingClaim{
 		Executor: s.id, Expiry: c.ClaimExpiry, Demands: demands, Pools: pools, Others: c.BatchSize,
 	})
@@ -156,21 +156,21 @@ func (s *scheduler) claimed(roster *roster) (more bool, err error) {
 	var parks []store.Park
 	// Another pass follows only if this one placed a row, or delayed a whole batch for which no
 	// worker fits.
-	full, others := filled(demands, pools, rows)
-	for i, to := range roster.place(rows, full) {
+	full, others := checkFilled(demands, pools, rows)
+	for i, to := range roster.placeRows(rows, full) {
 		row := &rows[i]
 		if to.worker < 0 {
-			parks = append(parks, s.park(row, roster))
+			parks = append(parks, s.newPark(row, roster))
 			continue
 		}
-		dispatches = append(dispatches, assignment{s.dispatch(row, &workers[to.worker], to.limit), roster.assessments[to.worker].health, workers[to.worker].Name})
+		dispatches = append(dispatches, assignment{s.newDispatch(row, &workers[to.worker], to.limit), roster.assessments[to.worker].health, workers[to.worker].Name})
 	}
 	placed, err := s.handOff(dispatches, roster.readsBlocks)
 	more = placed > 0 && full || others >= c.BatchSize
-	return more, errors.Join(err, s.giveBack(parks))
+	return more, errors.Join(err, s.releaseParked(parks))
 }
 
-func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow, limit int) store.Dispatch {
+func (s *scheduler) newDispatch(row *execution.Execution, w *store.WorkerRow, limit int) store.Dispatch {
 	timeout := s.config.Executor.DispatchTimeout
 	if row.Action.DispatchTimeout > 0 {
 		timeout = row.Action.DispatchTimeout
@@ -178,33 +178,33 @@ func (s *scheduler) dispatch(row *execution.Execution, w *store.WorkerRow, limit
 	return store.Dispatch{Key: row.Key(), Worker: w.WorkerKey, Timeout: timeout, Limit: limit}
 }
 
-// park decides about a row that no worker can take now. Overload is not a failure: while fitting
+// newPark decides about a row that no worker can take now. Overload is not a failure: while fitting
 // workers are only full, the grace does not run.
-func (s *scheduler) park(row *execution.Execution, f *roster) store.Park {
+func (s *scheduler) newPark(row *execution.Execution, f *roster) store.Park {
 	c := s.config.Executor
 	p := store.Park{Key: row.Key(), Delay: c.ReconcileInterval}
-	if f.fitting(row) > 0 || s.leases.expected(s.host.Monotonic(), f.workers, row) || s.client.ConnectedFor() < s.reunion() {
+	if f.fittingCount(row) > 0 || s.leases.expectsWorker(s.host.Monotonic(), f.workers, row) || s.client.ConnectedFor() < s.reunionTime() {
 		return p
 	}
 	p.Unschedulable = true
 	p.Grace = c.UnschedulableGrace
 	p.Patience = c.ReconcileInterval + c.StatementTimeout
-	p.Watched, p.Seen = s.absent.of(row)
+	p.Watched, p.Seen = s.absent.absenceBounds(row)
 	p.Result = execution.Result{
-		Error: textNoWorkers, Message: f.explain(row), FailedBy: execution.Scheduler,
+		Error: textNoWorkers, Message: f.explainUnfit(row), FailedBy: execution.Scheduler,
 	}
-	s.warnOfAbsence(row, s.absent.since(row), p.Result.Message)
+	s.warnOfAbsence(row, s.absent.absenceStart(row), p.Result.Message)
 	return p
 }
 
-// reunion is how long after its own connection to the broker an executor waits for the workers'
+// reunionTime is how long after its own connection to the broker an executor waits for the workers'
 // connections. When a broker returns, all workers are without a consumer, and the first executor to
 // return must not conclude that there are no workers.
-func (s *scheduler) reunion() time.Duration {
+func (s *scheduler) reunionTime() time.Duration {
 	return s.config.MessageQueue.RabbitMQ.ReconnectMax + 2*s.config.Executor.StatementTimeout
 }
 
-func (s *scheduler) giveBack(parks []store.Park) error {
+func (s *scheduler) releaseParked(parks []store.Park) error {
 	if len(parks) == 0 {
 		return nil
 	}
@@ -222,7 +222,7 @@ func (s *scheduler) giveBack(parks []store.Park) error {
 		case o.Row.Status.Terminal():
 			changes = append(changes, broker.Change{Key: o.Row.Key(), From: execution.Scheduling, To: o.Row.Status})
 		default:
-			s.rememberIn(parks[i].Delay)
+			s.scheduleRetryPass(parks[i].Delay)
 		}
 	}
 	s.notifier.Changed(changes...)
@@ -246,7 +246,7 @@ func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnati
 	for i := range chosen {
 		ds[i] = chosen[i].Dispatch
 	}
-	results, err := s.commit(ds)
+	results, err := s.commitDispatches(ds)
 	if err != nil {
 		return 0, err
 	}
@@ -269,15 +269,15 @@ func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnati
 			s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Scheduler.String()})
 		}
 	}
-	return len(rows), errors.Join(s.publish(rows, blocks), s.giveBack(unfit))
+	return len(rows), errors.Join(s.publishDispatches(rows, blocks), s.releaseParked(unfit))
 }
 
 // lookAgain is the delay after a dispatch whose worker was gone: short, but not a hot loop.
 const lookAgain = 100 * time.Millisecond
 
-// commit writes the dispatches. After an unknown outcome it asks again, and recognises its own
+// commitDispatches writes the dispatches. After an unknown outcome it asks again, and recognises its own
 // write by epoch, incarnation and claim.
-func (s *scheduler) commit(ds []store.Dispatch) ([]store.DispatchResult, error) {
+func (s *scheduler) commitDispatches(ds []store.Dispatch) ([]store.DispatchResult, error) {
 	uncertain := false
 	for attempt := 1; ; attempt++ {
 		var results []store.DispatchResult
@@ -306,15 +306,15 @@ func (s *scheduler) isOurs(row *execution.Execution, d store.Dispatch) bool {
 		row.Incarnation == d.Worker.Incarnation && row.SchedulingBy == s.id
 }
 
-// publish hands rows over to their workers and acts on every outcome. A confirmed row is kept for
+// publishDispatches hands rows over to their workers and acts on every outcome. A confirmed row is kept for
 // the marker; returned and refused ones are taken back at once. A row of unknown outcome is
 // published again at the same epoch later; if it was a duplicate, its claim is refused (defect D9).
 // blocks says which incarnations read messages of several dispatches; nil for none.
-func (s *Service) publish(rows []execution.Execution, blocks func(execution.Incarnation) bool) error {
+func (s *Service) publishDispatches(rows []execution.Execution, blocks func(execution.Incarnation) bool) error {
 	if len(rows) == 0 {
 		return nil
 	}
-	outcomes := s.send(rows, blocks)
+	outcomes := s.sendDispatches(rows, blocks)
 	var confirmed []execution.Key
 	var undeliverable []store.Reclaim
 	for i, o := range outcomes {
@@ -324,14 +324,14 @@ func (s *Service) publish(rows []execution.Execution, blocks func(execution.Inca
 			confirmed = append(confirmed, rows[i].Key())
 		case broker.Returned:
 			s.recorder.Add(telemetry.Dispatches, 1, telemetry.Labels{"returned"})
-			undeliverable = append(undeliverable, s.undeliverable(&rows[i], execution.Unroutable))
+			undeliverable = append(undeliverable, s.undeliverableReclaim(&rows[i], execution.Unroutable))
 		case broker.Nacked:
 			s.recorder.Add(telemetry.Dispatches, 1, telemetry.Labels{"refused"})
-			undeliverable = append(undeliverable, s.undeliverable(&rows[i], execution.WorkerUnavailable))
+			undeliverable = append(undeliverable, s.undeliverableReclaim(&rows[i], execution.WorkerUnavailable))
 		case broker.Unknown, broker.NotSent:
 			s.recorder.Add(telemetry.Dispatches, 1, telemetry.Labels{"unknown"})
 		}
 	}
-	_, err := s.reclaim(undeliverable)
-	return errors.Join(err, s.marker.keep(confirmed))
+	_, err := s.reclaimRows(undeliverable)
+	return errors.Join(err, s.marker.keepConfirmed(confirmed))
 }

@@ -86,7 +86,7 @@ func TestChoose(t *testing.T) {
 			found = new(probes)
 		}
 		f := newRoster(x.workers, c, found, func(uint64) uint64 { return 0 })
-		at, limit := f.choose(&x.row)
+		at, limit := f.chooseWorker(&x.row)
 		got := execution.WorkerID(0)
 		if at >= 0 {
 			got = x.workers[at].ID
@@ -107,7 +107,7 @@ func TestExplain(t *testing.T) {
 	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	workers := []store.WorkerRow{fit(1, gone), fit(2, stale), fit(3, python)}
 	explain := func() string {
-		return newRoster(workers, config.Default(config.Hardened), new(probes), nil).explain(&row)
+		return newRoster(workers, config.Default(config.Hardened), new(probes), nil).explainUnfit(&row)
 	}
 	want := `No workers with fresh heartbeats available: of 3 workers, 1 lack the runtime "shell", 1 are not active, 1 have a stale heartbeat, 0 are cordoned, 0 do not consume, 0 are unhealthy`
 	if got := explain(); got != want {
@@ -129,14 +129,14 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestAnUnhealthyWorkerIsNamedWhereABetterOneFitsButCannotTakeIt(t *testing.T) {
+func TestExplainNamesQuarantinedWorker(t *testing.T) {
 	sick := func(w *store.WorkerRow) { w.Figures = execution.Figures{Total: 50, Failed: 50, Consecutive: 50} }
 	f := newRoster([]store.WorkerRow{fit(1, sick), fit(2, func(*store.WorkerRow) {})}, config.Default(config.Hardened), new(probes), nil)
 	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
-	if got := f.explain(&row); !strings.Contains(got, "1 are unhealthy") {
+	if got := f.explainUnfit(&row); !strings.Contains(got, "1 are unhealthy") {
 		t.Errorf("%s", got)
 	}
-	if got := f.best("a runtime that nobody offers"); got != execution.Healthy {
+	if got := f.bestHealth("a runtime that nobody offers"); got != execution.Healthy {
 		t.Errorf("of nobody the best is %v", got)
 	}
 }

@@ -56,7 +56,7 @@ type Service struct {
 	prober        Prober
 	probes        *probes
 	path          *deadLetterPath
-	unreadable    unreadable
+	unreadable    unreadableRows
 }
 
 // Options configure a Service.
@@ -105,7 +105,7 @@ func New(o Options) *Service {
 	s.databaseClock = &databaseClock{host: o.Host}
 	s.path = newDeadLetterPath(s)
 	s.unread = unread.New(unread.Options{
-		Host: s.host, Store: o.Store, Log: s.limited, Recorder: s.recorder, Timeout: o.Config.Executor.StatementTimeout, Stored: s.path.suspect,
+		Host: s.host, Store: o.Store, Log: s.limited, Recorder: s.recorder, Timeout: o.Config.Executor.StatementTimeout, Stored: s.path.requestTest,
 	})
 	return s
 }
@@ -120,7 +120,7 @@ func (s *Service) Wake() { s.scheduler.wakeIn(0) }
 
 // WorkerName returns the name of a worker that the lease monitor has seen, and "" for any other. It
 // makes no call.
-func (s *Service) WorkerName(id execution.WorkerID) string { return s.owners.name(id) }
+func (s *Service) WorkerName(id execution.WorkerID) string { return s.owners.workerName(id) }
 
 // Connected says that a publish would go out now: a session is open and not blocked.
 func (s *Service) Connected() bool { return s.client.Ready() }
@@ -135,29 +135,29 @@ func (s *Service) Run(ctx context.Context) {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "dead lettering is disabled: if a live worker leaves a confirmed dispatch unclaimed, only the timeout monitor takes it back",
 			slog.Duration("after", s.config.Executor.ScheduledTimeout))
 	}
-	s.sayWhoObserves(ctx)
+	s.logObservers(ctx)
 	c := s.config.Executor
 	parts := []host.Task{
 		s.host.Go("scheduler", func() { s.scheduler.run(ctx) }),
 		s.host.Go("marker of dispatches", func() { s.marker.run(ctx) }),
 		s.host.Go("completion listener", func() { s.completion.run(ctx) }),
 		s.host.Go("reconciler of children", func() { s.completion.settleWhatIsLeft(ctx) }),
-		s.host.Go("requested consumer", func() { s.scheduler.hints.consume(ctx, broker.QueueRequested) }),
-		s.host.Go("completed consumer", func() { s.completion.hints.consume(ctx, broker.QueueCompleted) }),
+		s.host.Go("requested consumer", func() { s.scheduler.hints.consumeQueue(ctx, broker.QueueRequested) }),
+		s.host.Go("completed consumer", func() { s.completion.hints.consumeQueue(ctx, broker.QueueCompleted) }),
 		s.host.Go("unreadable messages", func() { s.unread.Run(ctx) }),
-		s.host.Go("execution manager", func() { s.completion.hints.consume(ctx, broker.QueueStatusChanged) }),
-		s.every(ctx, "timeout monitor", c.TimeoutCheckInterval, s.monitorTimeouts),
+		s.host.Go("execution manager", func() { s.completion.hints.consumeQueue(ctx, broker.QueueStatusChanged) }),
+		s.runEvery(ctx, "timeout monitor", c.TimeoutCheckInterval, s.monitorTimeouts),
 		s.host.Go("lease monitor", func() { newLeaseMonitor(s).run(ctx) }),
-		s.every(ctx, "reconciler of claims", c.ReconcileInterval, s.reconcileClaims),
-		s.every(ctx, "reconciler of owners", c.ReconcileInterval, s.reconcileOwners),
-		s.every(ctx, "reconciler of dispatches", c.ReconcileInterval, s.reconcileUnpublished),
-		s.every(ctx, "purge of dead letters", purgeInterval, s.purgeDeadLetters),
-		s.every(ctx, "purge of observations", purgeInterval, s.purgeObservations),
-		s.every(ctx, "reconciler of terminal executions", c.ReconcileInterval, s.reconcileTerminal),
-		s.every(ctx, "reconciler of cancellations", c.ReconcileInterval, s.reconcileCancellations),
-		s.every(ctx, "reconciler of idle queues", idleQueueSweep, newIdleQueues(s).pass),
-		s.every(ctx, "reconciler of slots", slotSweep, s.reconcileSlots),
-		s.every(ctx, "reconciler of idempotency keys", keySweep, s.reconcileKeys),
+		s.runEvery(ctx, "reconciler of claims", c.ReconcileInterval, s.reconcileClaims),
+		s.runEvery(ctx, "reconciler of owners", c.ReconcileInterval, s.reconcileOwners),
+		s.runEvery(ctx, "reconciler of dispatches", c.ReconcileInterval, s.reconcileUnpublished),
+		s.runEvery(ctx, "purge of dead letters", purgeInterval, s.purgeDeadLetters),
+		s.runEvery(ctx, "purge of observations", purgeInterval, s.purgeObservations),
+		s.runEvery(ctx, "reconciler of terminal executions", c.ReconcileInterval, s.reconcileTerminal),
+		s.runEvery(ctx, "reconciler of cancellations", c.ReconcileInterval, s.reconcileCancellations),
+		s.runEvery(ctx, "reconciler of idle queues", idleQueueSweep, newIdleQueues(s).deleteIdle),
+		s.runEvery(ctx, "reconciler of slots", slotSweep, s.reconcileSlots),
+		s.runEvery(ctx, "reconciler of idempotency keys", keySweep, s.reconcileKeys),
 	}
 	if s.config.Retention.Any() {
 		r := newRetention(s)
@@ -167,7 +167,7 @@ func (s *Service) Run(ctx context.Context) {
 		parts = append(parts, s.host.Go("figures", func() { newSampler(s).run(ctx) }))
 	}
 	if s.prober != nil && s.config.Health.Enabled && c.HealthProbes != config.Off {
-		parts = append(parts, s.every(ctx, "health probes", c.HealthCheckInterval, s.probeWorkers))
+		parts = append(parts, s.runEvery(ctx, "health probes", c.HealthCheckInterval, s.probeWorkers))
 	}
 	if s.config.MessageQueue.RabbitMQ.DeadLetter.Enabled {
 		parts = append(parts, s.host.Go("dead letter handler", func() { s.handleDeadLetters(ctx) }),
@@ -182,7 +182,7 @@ func (s *Service) Run(ctx context.Context) {
 	for _, p := range parts {
 		_ = p.Wait(context.Background())
 	}
-	s.marker.flush()
+	s.marker.markRemaining()
 	flushing, cancel := s.host.WithTimeout(context.Background(), c.StatementTimeout)
 	s.notifier.Flush(flushing)
 	cancel()
@@ -199,7 +199,7 @@ func (s *Service) db(f func(ctx context.Context) error) error {
 	defer cancel()
 	err := f(ctx)
 	if !store.Retriable(err) {
-		s.outage.answer(s.host.Monotonic())
+		s.outage.noteAnswer(s.host.Monotonic())
 	}
 	return err
 }
@@ -213,21 +213,21 @@ func askStore[Q, A any](db func(func(ctx context.Context) error) error, call fun
 	return answer, err
 }
 
-// loop reports the passes of a loop.
-func (s *Service) loop(name string) *telemetry.Loop {
+// newLoop reports the passes of a loop.
+func (s *Service) newLoop(name string) *telemetry.Loop {
 	return telemetry.NewLoop(s.recorder, s.host.Monotonic, name)
 }
 
-// every runs pass at once and then every interval, until ctx ends. A pass of several batches checks
+// runEvery runs pass at once and then every interval, until ctx ends. A pass of several batches checks
 // ctx between two of them. Errors are logged: the next pass starts from the state of the database
 // at that time.
-func (s *Service) every(ctx context.Context, name string, interval time.Duration, pass func(ctx context.Context) error) host.Task {
+func (s *Service) runEvery(ctx context.Context, name string, interval time.Duration, pass func(ctx context.Context) error) host.Task {
 	return s.host.Go(name, func() { s.repeatPass(ctx, name, pass, func() time.Duration { return interval }) })
 }
 
 // repeatPass is every with a pause that is asked for after each pass.
 func (s *Service) repeatPass(ctx context.Context, name string, pass func(ctx context.Context) error, pause func() time.Duration) {
-	loop := s.loop(name)
+	loop := s.newLoop(name)
 	for {
 		if err := loop.Pass(func() error { return pass(ctx) }); err != nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, name+" pass failed, the next one starts anew", slog.Any("error", err))

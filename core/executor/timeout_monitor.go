@@ -34,14 +34,14 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 	if err := s.readDatabaseClock(); err != nil {
 		return err
 	}
-	if s.outage.recent(s.host.Monotonic(), s.config.Worker.Lease()) {
+	if s.outage.isRecent(s.host.Monotonic(), s.config.Worker.Lease()) {
 		return nil
 	}
 	sweep := s.timeoutSweep()
 	err := sweep(ctx, store.Finding{Cause: store.Unclaimed, Age: c.ScheduledTimeout}, func(row *execution.Execution) store.Reclaim {
-		r := s.unclaimed(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
+		r := s.unclaimedReclaim(row, execution.TimeoutMonitor, execution.DispatchTimeout, textNotPickedUp)
 		r.Counts = true
-		if row.PublishedAt.IsZero() || !s.lay(row, c.ScheduledTimeout) {
+		if row.PublishedAt.IsZero() || !s.waitedUnclaimed(row, c.ScheduledTimeout) {
 			// The dispatch may never have been sent, or only the database's clock made it late.
 			// Then no worker could claim it, and it must not fail.
 			r.Policy, r.Counts = config.Reschedule, false
@@ -49,7 +49,7 @@ func (s *Service) monitorTimeouts(ctx context.Context) error {
 		return r
 	})
 	return errors.Join(err, sweep(ctx, store.Finding{Cause: store.Overrun, Age: c.ReapGrace}, func(row *execution.Execution) store.Reclaim {
-		if !s.overrun(row, c.ReapGrace) {
+		if !s.isOverrun(row, c.ReapGrace) {
 			return store.Reclaim{}
 		}
 		return store.Reclaim{
@@ -77,5 +77,5 @@ func (s *Service) announceTimeout(rows []execution.Execution, r *store.Reclaim, 
 	}
 	s.log.LogAttrs(context.Background(), slog.LevelWarn, message,
 		slog.Int64("execution", int64(r.Key.ID)), slog.Int64("epoch", int64(r.Key.Epoch)), slog.Int64("worker", int64(worker)),
-		slog.String("name", s.owners.name(worker)))
+		slog.String("name", s.owners.workerName(worker)))
 }

@@ -29,8 +29,8 @@ const (
 	mostAhead = 100
 )
 
-// waste counts a futile message of the worker's queue.
-func (s *session) waste() {
+// countFutile counts a futile message of the worker's queue.
+func (s *session) countFutile() {
 	s.mu.Lock()
 	s.wasted++
 	enough := s.wasted >= mostWasted
@@ -49,7 +49,7 @@ func (s *session) lookBehind(ctx context.Context) {
 		if _, err := s.futile.Wait(ctx, host.Forever); err != nil {
 			return
 		}
-		if !s.wants() {
+		if !s.wantsWork() {
 			// Further futile messages make it look again. It asked nothing, so there is no pause.
 			continue
 		}
@@ -70,12 +70,12 @@ func (s *session) lookBehind(ctx context.Context) {
 	}
 }
 
-// wants begins a new count, and says whether the worker could begin an execution: a slot is free,
+// wantsWork begins a new count, and says whether the worker could begin an execution: a slot is free,
 // nothing waits for one, and the worker is neither draining nor ending. A slot whose claim is not
 // answered yet counts as free: futile messages may take every slot for a moment, one after the
 // other, and a worker with one slot would never ask.
-func (s *session) wants() bool {
-	claimed := s.held.claimed()
+func (s *session) wantsWork() bool {
+	claimed := s.held.countClaimed()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wasted = 0
@@ -89,11 +89,11 @@ func (s *session) receiveRow(row *execution.Execution) {
 	now := s.host.Monotonic()
 	s.mu.Lock()
 	// A dispatch that already waits has a message, which has to be settled.
-	if !s.held.holds(key) && s.waitsFor(key) == nil {
+	if !s.held.isHeld(key) && s.waitsFor(key) == nil {
 		s.waiting = append(s.waiting, waiting{d, now})
 	}
 	s.mu.Unlock()
-	if s.admit() < host.Forever {
+	if s.admitWaiting() < host.Forever {
 		s.held.freed.Set()
 	}
 }

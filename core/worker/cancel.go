@@ -32,7 +32,7 @@ func (s *session) listenForCancel(ctx context.Context) {
 			s.unread.Keep(c, d, queue, "not a cancellation")
 			return true
 		}
-		if s.held.doubt(d.Envelope.Changes) {
+		if s.held.noteCancelHints(d.Envelope.Changes) {
 			s.hinted.Set()
 		}
 		c.Ack(d)
@@ -47,7 +47,7 @@ func (s *session) checkHints(ctx context.Context) {
 		if _, err := s.hinted.Wait(ctx, host.Forever); err != nil {
 			return
 		}
-		if ids := s.held.doubted(); len(ids) > 0 {
+		if ids := s.held.takeHinted(); len(ids) > 0 {
 			var rows []execution.Execution
 			err := s.db(func(ctx context.Context) (err error) {
 				rows, err = s.store.Executions(ctx, ids)
@@ -58,7 +58,7 @@ func (s *session) checkHints(ctx context.Context) {
 			}
 			for i := range rows {
 				if row := &rows[i]; row.Status == execution.Canceling && row.Incarnation == s.key.Incarnation {
-					s.cancel(row.Key())
+					s.cancelRun(row.Key())
 				}
 			}
 		}
@@ -68,13 +68,13 @@ func (s *session) checkHints(ctx context.Context) {
 	}
 }
 
-// cancel ends the action of an execution that is being cancelled. The request is already in the
+// cancelRun ends the action of an execution that is being cancelled. The request is already in the
 // database; the worker only writes how the execution ended.
-func (s *session) cancel(key execution.Key) {
-	if !s.held.holds(key) {
+func (s *session) cancelRun(key execution.Key) {
+	if !s.held.isHeld(key) {
 		return
 	}
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "cancellation requested, ending the action",
 		slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
-	s.held.end(execution.CancelRequested, s.config.Worker.KillGrace, func(k execution.Key) bool { return k == key })
+	s.held.endMatching(execution.CancelRequested, s.config.Worker.KillGrace, func(k execution.Key) bool { return k == key })
 }

@@ -13,11 +13,11 @@ import (
 	"handoff/core/telemetry"
 )
 
-// consume takes deliveries until ctx ends or the session does.
-func (s *session) consume(ctx context.Context) {
+// consumeQueue takes deliveries until ctx ends or the session does.
+func (s *session) consumeQueue(ctx context.Context) {
 	s.client.Consume(ctx, broker.Subscription{
-		Queue: broker.WorkerQueue(s.key.ID), Prefetch: s.config.Worker.Concurrency, Alive: s.setConsuming, Cancelled: s.isDraining,
-		Handle: s.receive,
+		Queue: broker.WorkerQueue(s.key.ID), Prefetch: s.config.Worker.Concurrency, Alive: s.setConsumer, Cancelled: s.isDraining,
+		Handle: s.receiveMessage,
 	})
 }
 
@@ -27,38 +27,38 @@ func (s *session) isDraining() bool {
 	return s.draining
 }
 
-// receive takes one message. Each of its dispatches gets a free run slot at once or waits for one,
+// receiveMessage takes one message. Each of its dispatches gets a free run slot at once or waits for one,
 // and the message stays unacknowledged. Nothing expires it meanwhile, which is why a claim has its
 // own deadline (defect D20). receive returns false when the session is over.
 //
 // A message that is not a dispatch is stored and acknowledged, never rejected: it may have a header
 // that ends the broker's dead lettering (S5).
-func (s *session) receive(c broker.Consumer, d broker.Delivery) bool {
+func (s *session) receiveMessage(c broker.Consumer, d broker.Delivery) bool {
 	queue := broker.WorkerQueue(s.key.ID)
-	if why := unreadable(&d); why != "" {
+	if why := whyUnreadable(&d); why != "" {
 		s.unread.Keep(c, d, queue, why)
-		s.waste()
+		s.countFutile()
 		return true
 	}
-	if s.ended() != endNone {
+	if s.whyEnded() != endNone {
 		return false
 	}
 	m := newMessage(c, d)
 	for _, part := range d.Envelope.Unread {
 		s.unread.KeepPart(c, queue, part, m.ack)
 	}
-	for _, double := range s.queue(m) {
+	for _, double := range s.queueMessage(m) {
 		double.ack()
 	}
-	if s.admit() < host.Forever {
+	if s.admitWaiting() < host.Forever {
 		// Wakes admitAll, so that it also waits for the deadline of this delivery.
 		s.held.freed.Set()
 	}
 	return true
 }
 
-// unreadable says why a delivery is not a dispatch; empty if it is one.
-func unreadable(d *broker.Delivery) string {
+// whyUnreadable says why a delivery is not a dispatch; empty if it is one.
+func whyUnreadable(d *broker.Delivery) string {
 	switch {
 	case d.Malformed != nil:
 		return d.Malformed.Error()
@@ -85,28 +85,28 @@ type run struct {
 	sent time.Duration
 }
 
-// execute takes deliveries from their claim to the end of their executions. One statement claims
+// claimAndRun takes deliveries from their claim to the end of their executions. One statement claims
 // them; each runs in its own task.
-func (s *session) execute(all []*admitted) {
-	if runs := s.claim(all); len(runs) > 0 {
-		s.tell(runs)
+func (s *session) claimAndRun(all []*admitted) {
+	if runs := s.claimRuns(all); len(runs) > 0 {
+		s.publishClaims(runs)
 		for _, r := range runs[1:] {
-			s.host.Go("execution", func() { s.perform(r) })
+			s.host.Go("execution", func() { s.performRun(r) })
 		}
-		s.perform(runs[0])
+		s.performRun(runs[0])
 	}
 }
 
-// begin starts claimed executions, each in its own task.
-func (s *session) begin(runs []run) {
-	s.tell(runs)
+// startRuns starts claimed executions, each in its own task.
+func (s *session) startRuns(runs []run) {
+	s.publishClaims(runs)
 	for _, r := range runs {
-		s.host.Go("execution", func() { s.perform(r) })
+		s.host.Go("execution", func() { s.performRun(r) })
 	}
 }
 
-// tell publishes claims, in one hint.
-func (s *session) tell(runs []run) {
+// publishClaims publishes claims, in one hint.
+func (s *session) publishClaims(runs []run) {
 	changes := make([]broker.Change, len(runs))
 	for i, r := range runs {
 		s.measureHandoff(r.e, r.row, r.sent)
@@ -115,31 +115,31 @@ func (s *session) tell(runs []run) {
 	s.notifier.Changed(changes...)
 }
 
-// perform runs a claimed execution, and writes its end.
-func (s *session) perform(r run) {
+// performRun runs a claimed execution, and writes its end.
+func (s *session) performRun(r run) {
 	// At info: a worker runs few executions at a time, and operators look for these two lines.
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "starting execution",
 		slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)), slog.String("action", r.row.Action.Ref))
-	f := s.run(r.e, r.row, r.sent)
+	f := s.runAction(r.e, r.row, r.sent)
 	took := s.host.Monotonic() - r.sent
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "execution ended", slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)),
 		slog.String("status", f.To.String()), slog.String("reason", f.Reason.String()), slog.Duration("took", took))
-	s.finish(r.e, f, took)
+	s.finishRun(r.e, f, took)
 }
 
-// leave releases the slot of an entry, and returns its deliveries that nobody has settled.
-func (s *session) leave(e *entry) []delivery {
-	doubles := s.held.remove(s.host.Monotonic(), e)
+// releaseSlot releases the slot of an entry, and returns its deliveries that nobody has settled.
+func (s *session) releaseSlot(e *entry) []delivery {
+	doubles := s.held.removeEntries(s.host.Monotonic(), e)
 	if e.cancelled {
 		s.beatNow.Set()
 	}
 	return doubles
 }
 
-// settle settles the deliveries of a refused claim. The broker may deliver one of them again until
+// settleDeliveries settles the deliveries of a refused claim. The broker may deliver one of them again until
 // the slot is released: leave returns that one, which has the same fate.
-func (s *session) settle(a *admitted, as func(delivery)) {
-	for _, d := range append([]delivery{a.delivery}, s.held.doubles(a.e)...) {
+func (s *session) settleDeliveries(a *admitted, as func(delivery)) {
+	for _, d := range append([]delivery{a.delivery}, s.held.takeDoubles(a.e)...) {
 		as(d)
 	}
 }
@@ -159,7 +159,7 @@ func (s *session) measureHandoff(e *entry, row *execution.Execution, sent time.D
 	s.recorder.Observe(telemetry.StageSeconds, took, telemetry.Labels{telemetry.StageHandoff})
 }
 
-// claim makes the worker the owner of the admitted executions, in one statement. If the database
+// claimRuns makes the worker the owner of the admitted executions, in one statement. If the database
 // refuses a claim, it settles the message as the answer demands. It returns the executions to run,
 // and releases the slots of the rest. After an unknown outcome it asks again, and recognises its
 // own claims by epoch and incarnation.
@@ -167,9 +167,9 @@ func (s *session) measureHandoff(e *entry, row *execution.Execution, sent time.D
 // The time of a run counts from when the effective claim was sent. If nobody knows which claim took
 // effect, it counts from the first that may have. A claim that can't have taken effect costs the
 // run no time, however long the database was away.
-func (s *session) claim(all []*admitted) (runs []run) {
+func (s *session) claimRuns(all []*admitted) (runs []run) {
 	backoff := broker.NewBackoff(s.host, 100*time.Millisecond, 2*time.Second)
-	for !s.lease.fence() && s.ended() == endNone {
+	for !s.lease.checkFence() && s.whyEnded() == endNone {
 		claims := make([]store.Claim, len(all))
 		for i, a := range all {
 			claims[i] = store.Claim{Key: a.e.key, Beat: a.e.beat}
@@ -181,9 +181,9 @@ func (s *session) claim(all []*admitted) (runs []run) {
 			return err
 		})
 		if err == nil {
-			return s.answered(all, results, sent)
+			return s.settleClaims(all, results, sent)
 		}
-		if gone(err) != endNone {
+		if endReasonOf(err) != endNone {
 			break
 		}
 		if errors.Is(err, store.ErrLeaseOver) {
@@ -197,8 +197,8 @@ func (s *session) claim(all []*admitted) (runs []run) {
 		// somebody may have locked its row, and the others must not suffer.
 		together := len(all) > 1
 		var done []run
-		if done, all = s.answeredBeside(all, results, sent); len(done) > 0 {
-			s.begin(done)
+		if done, all = s.settlePartialClaims(all, results, sent); len(done) > 0 {
+			s.startRuns(done)
 		}
 		if len(all) == 0 {
 			return nil
@@ -206,7 +206,7 @@ func (s *session) claim(all []*admitted) (runs []run) {
 		if !store.Retriable(err) {
 			if together {
 				for _, a := range all[1:] {
-					s.host.Go("execution", func() { s.execute([]*admitted{a}) })
+					s.host.Go("execution", func() { s.claimAndRun([]*admitted{a}) })
 				}
 				all = all[:1]
 				continue
@@ -217,8 +217,8 @@ func (s *session) claim(all []*admitted) (runs []run) {
 				// taken effect, only this worker can run the execution: then it asks until it
 				// knows.
 				s.limited.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
-				s.settle(all[0], delivery.reject)
-				for _, d := range s.leave(all[0].e) {
+				s.settleDeliveries(all[0], delivery.reject)
+				for _, d := range s.releaseSlot(all[0].e) {
 					d.reject()
 				}
 				return nil
@@ -237,14 +237,14 @@ func (s *session) claim(all []*admitted) (runs []run) {
 	}
 	// Unsettled messages go back to the queue when the session ends.
 	for _, a := range all {
-		s.leave(a.e)
+		s.releaseSlot(a.e)
 	}
 	return nil
 }
 
-// answeredBeside settles the claims that the database answered although the call failed as a whole. It
+// settlePartialClaims settles the claims that the database answered although the call failed as a whole. It
 // returns the granted ones and the unanswered ones.
-func (s *session) answeredBeside(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run, left []*admitted) {
+func (s *session) settlePartialClaims(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run, left []*admitted) {
 	if len(results) != len(all) {
 		return nil, all
 	}
@@ -260,12 +260,12 @@ func (s *session) answeredBeside(all []*admitted, results []store.ClaimResult, s
 	if len(done) == 0 {
 		return nil, left
 	}
-	return s.answered(done, answers, sent), left
+	return s.settleClaims(done, answers, sent), left
 }
 
-// answered settles claims that the database answered, and returns the granted ones. Refused claims
+// settleClaims settles claims that the database answered, and returns the granted ones. Refused claims
 // must not hold up granted ones: settling them may take a heartbeat.
-func (s *session) answered(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run) {
+func (s *session) settleClaims(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run) {
 	type refusal struct {
 		a *admitted
 		r *store.ClaimResult
@@ -275,11 +275,11 @@ func (s *session) answered(all []*admitted, results []store.ClaimResult, sent ti
 		r := &results[i]
 		ours := a.uncertain && r.Row.Key() == a.Key && r.Row.Status == execution.Running && r.Row.Incarnation == s.key.Incarnation
 		if !r.Applied && !ours {
-			s.held.refuse(a.e)
+			s.held.refuseClaim(a.e)
 			refused = append(refused, refusal{a, r})
 			continue
 		}
-		for _, d := range append([]delivery{a.delivery}, s.held.grant(a.e)...) {
+		for _, d := range append([]delivery{a.delivery}, s.held.grantClaim(a.e)...) {
 			d.ack()
 		}
 		from := sent
@@ -290,7 +290,7 @@ func (s *session) answered(all []*admitted, results []store.ClaimResult, sent ti
 	}
 	settle := func() {
 		for _, one := range refused {
-			s.refused(one.a, one.r)
+			s.settleRefusedClaim(one.a, one.r)
 		}
 	}
 	switch {
@@ -303,8 +303,8 @@ func (s *session) answered(all []*admitted, results []store.ClaimResult, sent ti
 	return runs
 }
 
-// refused settles the message of a refused claim, and releases its slot.
-func (s *session) refused(a *admitted, r *store.ClaimResult) {
+// settleRefusedClaim settles the message of a refused claim, and releases its slot.
+func (s *session) settleRefusedClaim(a *admitted, r *store.ClaimResult) {
 	row, key, e := &r.Row, a.Key, a.e
 	as := delivery.ack
 	switch {
@@ -313,23 +313,23 @@ func (s *session) refused(a *admitted, r *store.ClaimResult) {
 		// late for the waiting dispatches of the same message.
 		as = func(d delivery) {
 			d.reject()
-			s.giveUp(d.message)
+			s.forgetWaiting(d.message)
 		}
 		// By the database's clock, the dispatch is at least as old as its timeout. It may have come
 		// only now, because a message ahead of it waited for a slot.
-		s.tellFull(min(a.since, s.host.Monotonic()-row.DispatchDeadline.Sub(row.ScheduledAt)), a.since)
-		s.settle(a, as)
+		s.reportFull(min(a.since, s.host.Monotonic()-row.DispatchDeadline.Sub(row.ScheduledAt)), a.since)
+		s.settleDeliveries(a, as)
 	default:
 		// The claim's answer was lost and the execution was cancelled since. Nothing runs here, and
 		// the next heartbeat says so. It is sent when this entry is gone.
 		e.cancelled = a.uncertain && row.Key() == key && row.Status == execution.Canceling && row.Incarnation == s.key.Incarnation
 		s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})
-		s.settle(a, as)
-		s.waste()
+		s.settleDeliveries(a, as)
+		s.countFutile()
 	}
 	s.limited.LogAttrs(context.Background(), slog.LevelInfo, "claim refused", slog.Int64("execution", int64(key.ID)),
 		slog.Int64("epoch", int64(key.Epoch)), slog.String("now", row.Status.String()), slog.Int64("at", int64(row.Epoch)))
-	for _, d := range s.leave(e) {
+	for _, d := range s.releaseSlot(e) {
 		as(d)
 	}
 }

@@ -56,7 +56,7 @@ func (s *settling) Reject(broker.Delivery, bool) {
 
 // A claim that the database refuses goes back to the executor, unless an earlier claim may have
 // taken effect: then the row runs here, and no other worker would begin it.
-func TestAClaimThatMayHaveTakenEffectIsNotGivenUp(t *testing.T) {
+func TestUncertainClaimIsNotAbandoned(t *testing.T) {
 	wrong := errors.New("internal error (XX000)")
 	for _, c := range []struct {
 		name            string
@@ -71,9 +71,9 @@ func TestAClaimThatMayHaveTakenEffectIsNotGivenUp(t *testing.T) {
 		s.store = &grudging{errs: c.errs}
 		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
 		key := execution.Key{ID: 7, Epoch: 1}
-		e := s.held.add(key)
+		e := s.held.addEntry(key)
 		consumer := new(settling)
-		claimed := len(s.claim([]*admitted{{waiting: waiting{delivery: alone(consumer, key)}, e: e}})) == 1
+		claimed := len(s.claimRuns([]*admitted{{waiting: waiting{delivery: alone(consumer, key)}, e: e}})) == 1
 		if claimed != (c.acked == 1) || consumer.acked != c.acked || consumer.rejected != c.rejected {
 			t.Errorf("%s: claimed is %v, %d acknowledged, %d rejected", c.name, claimed, consumer.acked, consumer.rejected)
 		}
@@ -83,7 +83,7 @@ func TestAClaimThatMayHaveTakenEffectIsNotGivenUp(t *testing.T) {
 // A run has all its time from the effective claim on; time during which the database is away does
 // not count. If an earlier claim may be the effective one, the time counts from that claim, because
 // the database's deadline may do so.
-func TestARunHasItsTimeFromTheClaimThatTookEffect(t *testing.T) {
+func TestRunTimeCountsFromEffectiveClaim(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		errs    []error
@@ -99,8 +99,8 @@ func TestARunHasItsTimeFromTheClaimThatTookEffect(t *testing.T) {
 		g := &grudging{errs: c.errs, applied: c.applied, now: s.host.Monotonic}
 		s.store, s.lease = g, newLease(s.host, s.config.Worker, s.host.Monotonic())
 		key := execution.Key{ID: 7, Epoch: 1}
-		e := s.held.add(key)
-		runs := s.claim([]*admitted{{waiting: waiting{delivery: alone(new(settling), key)}, e: e}})
+		e := s.held.addEntry(key)
+		runs := s.claimRuns([]*admitted{{waiting: waiting{delivery: alone(new(settling), key)}, e: e}})
 		before, sent, claimed := time.Duration(0), time.Duration(0), len(runs) == 1
 		if claimed {
 			sent = runs[0].sent
@@ -146,17 +146,17 @@ func (l *late) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
 
 // The worker may know from a row what it claims, and the message may arrive during the claim. Then
 // nobody else settles that message.
-func TestAMessageThatComesDuringItsClaimDiesIfTheClaimIsTooLate(t *testing.T) {
+func TestDuplicateDuringLateClaimIsRejected(t *testing.T) {
 	s := finishing(nil)
 	s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
 	consumer := new(settling)
 	d := alone(consumer, execution.Key{ID: 7, Epoch: 1})
-	s.store = &late{meanwhile: func() { s.receive(consumer, d.message.delivery) }}
-	e := s.held.add(d.Key)
+	s.store = &late{meanwhile: func() { s.receiveMessage(consumer, d.message.delivery) }}
+	e := s.held.addEntry(d.Key)
 	// Another one was found as a row too, and waits for the slot.
 	s.held.capacity = 1
 	s.waiting = []waiting{{delivery: delivery{&broker.Dispatch{Key: execution.Key{ID: 8, Epoch: 1}}, nil}, since: s.host.Monotonic()}}
-	s.claim([]*admitted{{waiting: waiting{delivery: delivery{d.Dispatch, nil}, since: s.host.Monotonic()}, e: e}})
+	s.claimRuns([]*admitted{{waiting: waiting{delivery: delivery{d.Dispatch, nil}, since: s.host.Monotonic()}, e: e}})
 	if len(s.waiting) != 1 {
 		t.Error("a dispatch that has no message left with the one that was too late")
 	}
@@ -187,7 +187,7 @@ func deliveredTwice(t *testing.T, when string) *twice {
 func (tw *twice) at(moment string) func() {
 	return func() {
 		if moment == tw.when {
-			tw.s.receive(tw.again, tw.d.message.delivery)
+			tw.s.receiveMessage(tw.again, tw.d.message.delivery)
 		}
 	}
 }
@@ -197,8 +197,8 @@ func (tw *twice) at(moment string) func() {
 // execution back before the timeout monitor.
 func (tw *twice) dies(since time.Duration, e *entry) {
 	tw.t.Helper()
-	tw.s.claim([]*admitted{{waiting: waiting{delivery: tw.d, since: since}, e: e}})
-	if tw.first.rejected != 1 || tw.again.rejected != 1 || tw.first.acked+tw.again.acked != 0 || tw.s.held.holds(tw.d.Key) {
+	tw.s.claimRuns([]*admitted{{waiting: waiting{delivery: tw.d, since: since}, e: e}})
+	if tw.first.rejected != 1 || tw.again.rejected != 1 || tw.first.acked+tw.again.acked != 0 || tw.s.held.isHeld(tw.d.Key) {
 		tw.t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
 			tw.when, tw.first.rejected, tw.first.acked, tw.again.rejected, tw.again.acked)
 	}
@@ -206,14 +206,14 @@ func (tw *twice) dies(since time.Duration, e *entry) {
 
 // While the worker settles the message of a claim that came too late, its connection may end, and
 // the broker delivers the message again.
-func TestAMessageThatComesAgainAfterItsClaimWasTooLateDiesToo(t *testing.T) {
+func TestRedeliveryAfterLateClaimIsRejected(t *testing.T) {
 	for _, when := range []string{"before the worker tells that it was full", "while it does", "while the first delivery is rejected"} {
 		x := deliveredTwice(t, when)
 		s := x.s
 		s.held.capacity = 2
-		since, other, e := s.host.Monotonic(), s.held.add(execution.Key{ID: 8, Epoch: 1}), s.held.add(x.d.Key)
+		since, other, e := s.host.Monotonic(), s.held.addEntry(execution.Key{ID: 8, Epoch: 1}), s.held.addEntry(x.d.Key)
 		s.store = &late{meanwhile: func() {
-			s.held.remove(s.host.Monotonic(), other)
+			s.held.removeEntries(s.host.Monotonic(), other)
 			x.at("before the worker tells that it was full")()
 		}, beaten: x.at("while it does")}
 		x.dies(since, e)
@@ -234,19 +234,19 @@ func (b *broken) Claim(context.Context, store.WorkerKey, []store.Claim) ([]store
 }
 
 // The same holds if the database refuses the claim for good.
-func TestAMessageThatComesAgainWhileItsClaimIsRefusedForGoodDiesToo(t *testing.T) {
+func TestRedeliveryDuringPermanentRefusalIsRejected(t *testing.T) {
 	for _, when := range []string{"while the database is asked", "while the first delivery is rejected"} {
 		x := deliveredTwice(t, when)
 		x.s.held.capacity = 1
 		x.s.store = &broken{meanwhile: x.at("while the database is asked")}
-		x.dies(x.s.host.Monotonic(), x.s.held.add(x.d.Key))
+		x.dies(x.s.host.Monotonic(), x.s.held.addEntry(x.d.Key))
 	}
 }
 
 // A dispatch may come to the worker long after it was made, because a message ahead of it waited
 // for a slot. The worker tells the database that it was full since the dispatch, not only since the
 // message came, so that the dispatch does not count. It tells nothing if it was full only before.
-func TestAClaimThatComesTooLateTellsThatTheWorkerWasFullSinceTheDispatch(t *testing.T) {
+func TestLateClaimReportsWorkerWasFull(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		lifetime time.Duration
@@ -258,14 +258,14 @@ func TestAClaimThatComesTooLateTellsThatTheWorkerWasFullSinceTheDispatch(t *test
 		s := finishing(nil)
 		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
 		s.held.capacity = 1
-		s.held.remove(s.host.Monotonic(), s.held.add(execution.Key{ID: 6, Epoch: 1}))
+		s.held.removeEntries(s.host.Monotonic(), s.held.addEntry(execution.Key{ID: 6, Epoch: 1}))
 		_ = s.host.Sleep(context.Background(), time.Millisecond)
 		told, made := 0, time.Now()
 		row := execution.Execution{ScheduledAt: made, DispatchDeadline: made.Add(c.lifetime)}
 		s.store = &late{row: row, meanwhile: func() {}, beaten: func() { told++ }}
 		d := alone(new(settling), execution.Key{ID: 7, Epoch: 1})
 		since := s.host.Monotonic()
-		s.claim([]*admitted{{waiting: waiting{delivery: d, since: since}, e: s.held.add(d.Key)}})
+		s.claimRuns([]*admitted{{waiting: waiting{delivery: d, since: since}, e: s.held.addEntry(d.Key)}})
 		if told != c.told {
 			t.Errorf("%s: the worker told the database %d times that it was full, want %d", c.name, told, c.told)
 		}

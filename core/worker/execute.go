@@ -14,15 +14,15 @@ import (
 	"handoff/core/telemetry"
 )
 
-// run runs a claimed execution's action and returns the result to write. The action's time counts
+// runAction runs a claimed execution's action and returns the result to write. The action's time counts
 // from sent, when the claim was sent. The database's run deadline counts from the claim's effect,
 // which is later, so nobody takes the execution away while its action is still within its time.
-func (s *session) run(e *entry, row *execution.Execution, sent time.Duration) store.Finish {
+func (s *session) runAction(e *entry, row *execution.Execution, sent time.Duration) store.Finish {
 	f := store.Finish{Key: e.key, To: execution.Failed, Result: execution.Result{FailedBy: execution.Worker}}
-	if s.lease.fence() || !s.held.begin(e) {
+	if s.lease.checkFence() || !s.held.beginAction(e) {
 		// The worker lost its right between claim and start: nothing has run.
-		if s.held.stopped(e) == execution.CancelRequested {
-			return cancelled(f)
+		if s.held.noteStopped(e) == execution.CancelRequested {
+			return cancelledFinish(f)
 		}
 		f.Reason = execution.HeartbeatStale
 		f.Result.Error = "Worker could not renew its lease before the action began"
@@ -31,10 +31,10 @@ func (s *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 	grace := s.config.Worker.KillGrace
 	deadline := sent + row.Action.RunTimeout()
 	limit := deadline + grace
-	_, fence := s.lease.deadline()
+	_, fence := s.lease.fenceDeadlines()
 	if s.host.Monotonic() >= deadline {
 		// The worker was stalled since its claim: there is no time left to run.
-		s.held.stopped(e)
+		s.held.noteStopped(e)
 		f.To, f.Reason = execution.Timeout, execution.RunTimeout
 		f.Result.Error = "Action could not begin before its run deadline"
 		return f
@@ -43,14 +43,14 @@ func (s *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 		Key: e.key, Worker: s.key, Action: row.Action, Parameters: row.Parameters, Fence: fence, Limit: limit,
 	})
 	if err != nil {
-		return s.notStarted(f, s.held.stopped(e), deadline, err)
+		return s.notStarted(f, s.held.noteStopped(e), deadline, err)
 	}
 	s.starts.restNoMore(s.host.Monotonic())
-	if ended, grace := s.held.started(e, action); ended {
+	if ended, grace := s.held.noteStarted(e, action); ended {
 		action.Kill(grace)
 	}
 	// A renewal may have arrived while the action was started.
-	_, fence = s.lease.deadline()
+	_, fence = s.lease.fenceDeadlines()
 	action.Extend(fence)
 
 	ctx, cancel := s.host.WithTimeout(context.Background(), max(0, deadline-s.host.Monotonic()))
@@ -61,9 +61,9 @@ func (s *session) run(e *entry, row *execution.Execution, sent time.Duration) st
 		action.Kill(grace)
 		exit, _ = action.Wait(context.Background())
 	}
-	why := s.held.stopped(e)
+	why := s.held.noteStopped(e)
 	timedOut = timedOut || why == execution.NoReason && s.host.Monotonic() >= limit
-	return s.verdict(f, row, exit, why, timedOut)
+	return s.exitVerdict(f, row, exit, why, timedOut)
 }
 
 // notStarted is the end of a run whose action the machine did not start. The machine is at fault
@@ -74,8 +74,8 @@ func (s *session) notStarted(f store.Finish, why execution.Reason, deadline time
 	f.Result.Message = err.Error()
 	switch {
 	case why == execution.CancelRequested:
-		return cancelled(f)
-	case s.lease.fence():
+		return cancelledFinish(f)
+	case s.lease.checkFence():
 		f.Reason = execution.HeartbeatStale
 		f.Result.Error = "Action could not begin before the worker's fence"
 	case s.host.Monotonic() >= deadline:
@@ -90,9 +90,9 @@ func (s *session) notStarted(f store.Finish, why execution.Reason, deadline time
 	return f
 }
 
-// verdict turns an exit into a terminal status. If an action ended by itself, its own exit counts,
+// exitVerdict turns an exit into a terminal status. If an action ended by itself, its own exit counts,
 // even if it was asked to end meanwhile.
-func (s *session) verdict(f store.Finish, row *execution.Execution, exit Exit, why execution.Reason, timedOut bool) store.Finish {
+func (s *session) exitVerdict(f store.Finish, row *execution.Execution, exit Exit, why execution.Reason, timedOut bool) store.Finish {
 	switch {
 	case !exit.Killed && exit.Reason == execution.NoReason:
 		return store.Finish{Key: f.Key, To: execution.Completed, Result: execution.Result{Output: exit.Output}}
@@ -106,7 +106,7 @@ func (s *session) verdict(f store.Finish, row *execution.Execution, exit Exit, w
 			f.Result.Message = withoutRetry(row, exit)
 		}
 	case why == execution.CancelRequested:
-		return cancelled(f)
+		return cancelledFinish(f)
 	case why == execution.WorkerShutdown:
 		f.Reason = why
 		f.Result.Error = "worker shutting down"
@@ -146,16 +146,16 @@ func withoutRetry(row *execution.Execution, exit Exit) string {
 	return exit.Message + "\n" + note
 }
 
-func cancelled(f store.Finish) store.Finish {
+func cancelledFinish(f store.Finish) store.Finish {
 	f.To, f.Reason = execution.Cancelled, execution.CancelRequested
 	f.Result.Error = "Execution cancelled"
 	return f
 }
 
-// storable replaces a result that the database refuses for ever by one that it accepts: the status
+// storableFinish replaces a result that the database refuses for ever by one that it accepts: the status
 // stays, and the refusal replaces the action's output. Otherwise a finished run would be lost and
 // run again because of its output.
-func storable(f store.Finish, refusal error) store.Finish {
+func storableFinish(f store.Finish, refusal error) store.Finish {
 	f.Result = execution.Result{
 		Error: strings.ToValidUTF8(f.Result.Error, "?"), FailedBy: f.Result.FailedBy,
 		Message: "the database refused the action's output: " + strings.ToValidUTF8(refusal.Error(), "?"),

@@ -46,7 +46,7 @@ func finishing(p *picky) *session {
 
 // A completed run stays completed when the database refuses its output for good. It is neither lost
 // nor run again.
-func TestACompletedRunKeepsItsEndWhenItsOutputIsRefused(t *testing.T) {
+func TestRefusedOutputKeepsCompletedStatus(t *testing.T) {
 	p := &picky{refuses: func(f store.Finish) bool { return f.Result.Output != nil }}
 	finishing(p).finishes(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Result: execution.Result{Output: []byte(`"\u0000"`)}})
 	last := p.asked[len(p.asked)-1]
@@ -57,7 +57,7 @@ func TestACompletedRunKeepsItsEndWhenItsOutputIsRefused(t *testing.T) {
 
 // A refusal of the result as a whole may pass, whatever the error says. Nobody else has the result,
 // so the worker tries until the database accepts it.
-func TestAResultThatIsRefusedAsAWholeIsTriedUntilItIsTaken(t *testing.T) {
+func TestRefusedResultIsRetriedUntilAccepted(t *testing.T) {
 	p := &picky{}
 	p.refuses = func(store.Finish) bool { return len(p.asked) < 4 }
 	finishing(p).finishes(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Failed})
@@ -69,7 +69,7 @@ func TestAResultThatIsRefusedAsAWholeIsTriedUntilItIsTaken(t *testing.T) {
 // A failed start is the machine's fault only while there is time left to run. A worker that was
 // stalled during the start reaches its fence or the run deadline, which does not prove its machine
 // broken.
-func TestAFailedStartBlamesTheMachineOnlyInTime(t *testing.T) {
+func TestFailedStartBlamesMachineBeforeDeadlineOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		fenced, late bool
 		why          execution.Reason
@@ -104,7 +104,7 @@ func TestAFailedStartBlamesTheMachineOnlyInTime(t *testing.T) {
 
 // Whoever has set max_retries expects a retry. Where an action's own failure ends the chain early,
 // the message says so and why.
-func TestAFailureWithRetriesLeftSaysWhyNoneFollows(t *testing.T) {
+func TestFailureMessageExplainsMissingRetry(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason  execution.Reason
 		code    int
@@ -123,7 +123,7 @@ func TestAFailureWithRetriesLeftSaysWhyNoneFollows(t *testing.T) {
 		"to be cancelled": {reason: execution.Unknown, message: "exit status 1", why: execution.CancelRequested, want: "exit status 1"},
 	} {
 		row := &execution.Execution{Action: execution.Action{MaxRetries: 3}, RetryCount: c.retry}
-		f := finishing(&picky{}).verdict(store.Finish{To: execution.Failed}, row, Exit{Reason: c.reason, Code: c.code, Message: c.message}, c.why, false)
+		f := finishing(&picky{}).exitVerdict(store.Finish{To: execution.Failed}, row, Exit{Reason: c.reason, Code: c.code, Message: c.message}, c.why, false)
 		if f.Result.Message != c.want || f.Result.Error != "Action failed" || f.Reason != c.reason || f.To != execution.Failed {
 			t.Errorf("%s: %v for %v, %+v\nwant %q", name, f.To, f.Reason, f.Result, c.want)
 		}
@@ -131,4 +131,4 @@ func TestAFailureWithRetriesLeftSaysWhyNoneFollows(t *testing.T) {
 }
 
 // finishes writes the end of a run that holds a slot.
-func (s *session) finishes(f store.Finish) { s.finish(s.held.add(f.Key), f, 0) }
+func (s *session) finishes(f store.Finish) { s.finishRun(s.held.addEntry(f.Key), f, 0) }

@@ -33,9 +33,9 @@ func newLease(h host.Host, c config.Worker, granted time.Duration) *lease {
 	return &lease{host: h, length: c.Lease(), margin: c.FenceMargin, grace: c.KillGrace, renewed: granted}
 }
 
-// renew counts a renewal whose request was sent at sent. It returns false if the worker has fenced
+// renewFrom counts a renewal whose request was sent at sent. It returns false if the worker has fenced
 // itself meanwhile: a lost right does not come back.
-func (l *lease) renew(sent time.Duration) bool {
+func (l *lease) renewFrom(sent time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.fenced {
@@ -45,17 +45,17 @@ func (l *lease) renew(sent time.Duration) bool {
 	return true
 }
 
-// deadline returns when the worker has to fence itself, and when its shims kill the actions that
+// fenceDeadlines returns when the worker has to fence itself, and when its shims kill the actions that
 // are left.
-func (l *lease) deadline() (fence, kill time.Duration) {
+func (l *lease) fenceDeadlines() (fence, kill time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	fence = l.renewed + l.length - l.margin
 	return fence, fence + l.grace
 }
 
-// fence ends the right if its time has come, and says whether the right is over.
-func (l *lease) fence() bool {
+// checkFence ends the right if its time has come, and says whether the right is over.
+func (l *lease) checkFence() bool {
 	now := l.host.Monotonic()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,8 +65,8 @@ func (l *lease) fence() bool {
 	return l.fenced
 }
 
-// room says that the lease, at its last renewal, reaches its fence later than d from now.
-func (l *lease) room(now, d time.Duration) bool {
+// hasRoom says that the lease, at its last renewal, reaches its fence later than d from now.
+func (l *lease) hasRoom(now, d time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.fenced && now+d < l.renewed+l.length-l.margin

@@ -75,7 +75,7 @@ func many(n, slots int, j *judging) (*session, *settling, *message) {
 	}
 	c := new(settling)
 	m := newMessage(c, broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Version: broker.VersionBlock, Dispatches: ds}})
-	s.queue(m)
+	s.queueMessage(m)
 	return s, c, m
 }
 
@@ -84,15 +84,15 @@ func many(n, slots int, j *judging) (*session, *settling, *message) {
 func (s *session) claims(c *settling) string {
 	taken, _, _ := s.nextWaiting()
 	var ids []execution.ID
-	for _, r := range s.claim(taken) {
+	for _, r := range s.claimRuns(taken) {
 		ids = append(ids, r.e.key.ID)
-		s.leave(r.e)
+		s.releaseSlot(r.e)
 	}
 	return fmt.Sprintf("runs %v, %d acknowledged, %d rejected, %d wait", ids, c.acked, c.rejected, len(s.waiting))
 }
 
 // A message is acknowledged only when all its dispatches are claimed; futile claims count as well.
-func TestAMessageIsAcknowledgedWithTheLastOfItsClaims(t *testing.T) {
+func TestMessageIsAcknowledgedAfterLastClaim(t *testing.T) {
 	j := &judging{of: granted}
 	s, c, _ := many(5, 2, j)
 	for _, want := range []string{
@@ -115,10 +115,10 @@ func TestAMessageIsAcknowledgedWithTheLastOfItsClaims(t *testing.T) {
 	}})
 	// Refused claims are settled beside running executions.
 	taken, _, _ := s.nextWaiting()
-	if runs := s.claim(taken); len(runs) != 2 {
+	if runs := s.claimRuns(taken); len(runs) != 2 {
 		t.Errorf("%d run", len(runs))
 	}
-	for s.held.holds(execution.Key{ID: 2, Epoch: 1}) {
+	for s.held.isHeld(execution.Key{ID: 2, Epoch: 1}) {
 		_, _ = s.held.changed.Wait(t.Context(), time.Minute)
 	}
 	if c.acked != 1 || c.rejected != 0 {
@@ -128,7 +128,7 @@ func TestAMessageIsAcknowledgedWithTheLastOfItsClaims(t *testing.T) {
 
 // The dispatches of the largest message that an executor sends by default are claimed in one
 // statement, if there are slots for them. No more than that are.
-func TestTheLargestMessageIsClaimedInOneStatement(t *testing.T) {
+func TestLargestMessageNeedsOneClaimStatement(t *testing.T) {
 	largest := config.Default(config.Hardened).Executor.DispatchesPerMessage
 	s, _, _ := many(largest+1, largest+1, &judging{of: granted})
 	if taken, _, _ := s.nextWaiting(); len(taken) != largest {
@@ -138,7 +138,7 @@ func TestTheLargestMessageIsClaimedInOneStatement(t *testing.T) {
 
 // A dispatch that is too late dies at once, with the dispatches of its message that wait, which are
 // too late as well. The dead letter handler passes over the running ones.
-func TestAMessageThatComesTooLateIsRejectedOnce(t *testing.T) {
+func TestLateMessageIsRejectedOnce(t *testing.T) {
 	j := &judging{of: granted}
 	s, c, _ := many(6, 2, j)
 	if got := s.claims(c); got != "runs [1 2], 0 acknowledged, 0 rejected, 4 wait" {
@@ -148,21 +148,21 @@ func TestAMessageThatComesTooLateIsRejectedOnce(t *testing.T) {
 	if got := s.claims(c); got != "runs [], 0 acknowledged, 1 rejected, 0 wait" {
 		t.Error(got)
 	}
-	if held, _ := s.held.counts(); held != 0 {
+	if held, _ := s.held.countHeld(); held != 0 {
 		t.Errorf("%d slots are taken", held)
 	}
 }
 
 // Dispatches that wait for a slot until their deadline go back as one message, too.
-func TestAMessageThatWaitsTooLongIsRejectedOnce(t *testing.T) {
+func TestMessageWaitingTooLongIsRejectedOnce(t *testing.T) {
 	s, c, m := many(4, 1, &judging{of: granted})
-	s.held.add(execution.Key{ID: 99, Epoch: 1})
+	s.held.addEntry(execution.Key{ID: 99, Epoch: 1})
 	for i := range s.waiting {
-		s.waiting[i].since -= s.patience(execution.Action{})
+		s.waiting[i].since -= s.slotPatience(execution.Action{})
 	}
 	other := newMessage(new(settling), broker.Delivery{Envelope: broker.Envelope{Dispatches: []broker.Dispatch{{Key: execution.Key{ID: 50, Epoch: 1}}}}})
-	s.queue(other)
-	s.admit()
+	s.queueMessage(other)
+	s.admitWaiting()
 	if c.rejected != 1 || c.acked != 0 || len(s.waiting) != 1 || s.waiting[0].message != other || !m.settled {
 		t.Errorf("%d rejected, %d acknowledged, %d wait", c.rejected, c.acked, len(s.waiting))
 	}
@@ -170,7 +170,7 @@ func TestAMessageThatWaitsTooLongIsRejectedOnce(t *testing.T) {
 
 // If the database refuses one execution, the others of its message do not suffer: each is then
 // claimed alone.
-func TestOneClaimThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
+func TestRefusedClaimDoesNotAffectOthers(t *testing.T) {
 	wrong := errors.New("internal error (XX000)")
 	began := make(chan execution.ID, 2)
 	j := &judging{of: stale}
@@ -183,7 +183,7 @@ func TestOneClaimThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
 	}
 	s, c, _ := many(3, 3, j)
 	taken, _, _ := s.nextWaiting()
-	if runs := s.claim(taken); len(runs) != 0 || c.rejected != 1 {
+	if runs := s.claimRuns(taken); len(runs) != 0 || c.rejected != 1 {
 		t.Errorf("%d run, %d rejected", len(runs), c.rejected)
 	}
 	if a, b := <-began, <-began; a+b != 5 {
@@ -192,7 +192,7 @@ func TestOneClaimThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
 }
 
 // A call that was refused although each of its claims was answered leaves nothing to ask again.
-func TestARefusalThatAnswersEachClaimIsAskedOnce(t *testing.T) {
+func TestFullyAnsweredRefusalNeedsOneClaimStatement(t *testing.T) {
 	s, c, _ := many(2, 2, nil)
 	j := &answering{judging{of: stale}}
 	s.store = j
@@ -202,7 +202,7 @@ func TestARefusalThatAnswersEachClaimIsAskedOnce(t *testing.T) {
 	if got := fmt.Sprint(j.asked); got != "[[1 2]]" {
 		t.Errorf("claimed in calls of %s, want one", got)
 	}
-	if held, _ := s.held.counts(); held != 0 {
+	if held, _ := s.held.countHeld(); held != 0 {
 		t.Errorf("%d slots are taken", held)
 	}
 }
@@ -231,7 +231,7 @@ func (s *shelf) StoreDeadLetters(_ context.Context, ds ...store.DeadLetter) erro
 }
 
 // A dispatch that can't be read is stored, and the message is acknowledged only after that.
-func TestADispatchThatCantBeReadIsKeptBesideTheOthers(t *testing.T) {
+func TestUnreadableDispatchIsStoredAlongsideOthers(t *testing.T) {
 	j := &judging{of: granted}
 	s, c, m := many(2, 2, j)
 	m.delivery.Envelope.Unread = []broker.UnreadDispatch{{Why: "no epoch", Body: []byte("{}")}}
@@ -248,14 +248,14 @@ func TestADispatchThatCantBeReadIsKeptBesideTheOthers(t *testing.T) {
 	}
 }
 
-func TestADispatchThatCantBeReadIsStoredWhenItsMessageArrives(t *testing.T) {
+func TestUnreadableDispatchIsStoredOnArrival(t *testing.T) {
 	s, _, m := many(1, 0, nil)
 	db := &shelf{letters: make(chan store.DeadLetter, 1)}
 	s.unread = unread.New(unread.Options{Host: s.host, Store: db, Log: s.log, Recorder: s.recorder, Timeout: time.Minute})
 	c, d := new(settling), m.delivery
 	s.waiting = nil
 	d.Envelope.Unread = []broker.UnreadDispatch{{Why: "no epoch", Body: []byte("{}")}}
-	if !s.receive(c, d) || len(s.waiting) != 1 {
+	if !s.receiveMessage(c, d) || len(s.waiting) != 1 {
 		t.Fatalf("%d dispatches wait, want the one that can be read", len(s.waiting))
 	}
 	ctx, stop := context.WithCancel(t.Context())

@@ -29,20 +29,20 @@ type Pulse struct {
 func NewPulse(h host.Host, lease time.Duration) *Pulse { return &Pulse{host: h, lease: lease} }
 
 // Watch puts the pulse between a worker and its database.
-func (p *Pulse) Watch(s store.Worker) store.Worker { return watched{s, p} }
+func (p *Pulse) Watch(s store.Worker) store.Worker { return pulseStore{s, p} }
 
-type watched struct {
+type pulseStore struct {
 	store.Worker
 	pulse *Pulse
 }
 
-func (w watched) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
-	sent := w.pulse.host.Monotonic()
-	reply, err := w.Worker.Heartbeat(ctx, b)
+func (p pulseStore) Heartbeat(ctx context.Context, b store.Beat) (store.BeatReply, error) {
+	sent := p.pulse.host.Monotonic()
+	reply, err := p.Worker.Heartbeat(ctx, b)
 	if err == nil {
-		w.pulse.mu.Lock()
-		w.pulse.renewed, w.pulse.beating, w.pulse.consumer = sent, true, b.ConsumerAlive
-		w.pulse.mu.Unlock()
+		p.pulse.mu.Lock()
+		p.pulse.renewed, p.pulse.beating, p.pulse.consumer = sent, true, b.ConsumerAlive
+		p.pulse.mu.Unlock()
 	}
 	return reply, err
 }

@@ -64,9 +64,9 @@ type entry struct {
 	why execution.Reason
 	// grace is how long the action may take to end, when the worker ends it.
 	grace time.Duration
-	// doubted says that a hint announced a cancellation, and that the worker has not asked the
+	// cancelHinted says that a hint announced a cancellation, and that the worker has not asked the
 	// database since.
-	doubted bool
+	cancelHinted bool
 	// cancelled says that the claim took effect, its answer was lost, and the execution was
 	// cancelled before the worker knew. Only the task that claims reads and writes it.
 	cancelled bool
@@ -76,20 +76,20 @@ func newRegistry(h host.Host, capacity int) *registry {
 	return &registry{changed: h.NewSignal(), freed: h.NewSignal(), capacity: capacity}
 }
 
-// holds says whether key is held, which makes another delivery of it a duplicate.
-func (r *registry) holds(key execution.Key) bool {
+// isHeld says whether key is held, which makes another delivery of it a duplicate.
+func (r *registry) isHeld(key execution.Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.find(key) != nil
+	return r.findEntry(key) != nil
 }
 
-// double takes a delivery of a key that is held. If its claim has not taken effect, the delivery is
+// addDouble takes a delivery of a key that is held. If its claim has not taken effect, the delivery is
 // settled with the claim, and taken is true. held says whether the key is held at all, which makes
 // the delivery a duplicate.
-func (r *registry) double(d delivery) (held, taken bool) {
+func (r *registry) addDouble(d delivery) (held, taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	e := r.find(d.Key)
+	e := r.findEntry(d.Key)
 	if e == nil {
 		return false, false
 	}
@@ -99,8 +99,8 @@ func (r *registry) double(d delivery) (held, taken bool) {
 	return true, !e.granted
 }
 
-// find returns the entry of a key, nil if it is not held.
-func (r *registry) find(key execution.Key) *entry {
+// findEntry returns the entry of a key, nil if it is not held.
+func (r *registry) findEntry(key execution.Key) *entry {
 	for i := range r.entries {
 		if r.entries[i].key == key {
 			return r.entries[i].entry
@@ -109,17 +109,17 @@ func (r *registry) find(key execution.Key) *entry {
 	return nil
 }
 
-// grant notes that a claim took effect, and returns the duplicates that came meanwhile.
-func (r *registry) grant(e *entry) []delivery {
+// grantClaim notes that a claim took effect, and returns the duplicates that came meanwhile.
+func (r *registry) grantClaim(e *entry) []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.granted = true
 	return e.takeDoubles()
 }
 
-// doubles takes the duplicates of an entry whose claim was refused. More may come until the entry
+// takeDoubles takes the duplicates of an entry whose claim was refused. More may come until the entry
 // is removed.
-func (r *registry) doubles(e *entry) []delivery {
+func (r *registry) takeDoubles(e *entry) []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return e.takeDoubles()
@@ -131,9 +131,9 @@ func (e *entry) takeDoubles() []delivery {
 	return doubles
 }
 
-// add holds a key that is not held yet, if a slot is free and the registry is open. Otherwise it
+// addEntry holds a key that is not held yet, if a slot is free and the registry is open. Otherwise it
 // returns nil.
-func (r *registry) add(key execution.Key) *entry {
+func (r *registry) addEntry(key execution.Key) *entry {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.entries) >= r.capacity || r.closed != execution.NoReason {
@@ -150,19 +150,19 @@ func (r *registry) add(key execution.Key) *entry {
 func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.taken() >= r.capacity {
+	if r.takenSlots() >= r.capacity {
 		return now, true
 	}
 	return r.fullUntil, r.full
 }
 
-// taken counts the slots that are taken. An entry whose claim was refused takes none: with a
+// takenSlots counts the slots that are taken. An entry whose claim was refused takes none: with a
 // capacity of 1, each claim that comes too late would make the worker look full, and its dispatch
 // would never count.
-func (r *registry) taken() int { return len(r.entries) - r.refused }
+func (r *registry) takenSlots() int { return len(r.entries) - r.refused }
 
-// refuse notes that the claim of an entry was refused.
-func (r *registry) refuse(e *entry) {
+// refuseClaim notes that the claim of an entry was refused.
+func (r *registry) refuseClaim(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !e.refused {
@@ -171,10 +171,10 @@ func (r *registry) refuse(e *entry) {
 	}
 }
 
-// remove forgets entries at the moment now, all at once, and returns their duplicates.
-func (r *registry) remove(now time.Duration, gone ...*entry) (doubles []delivery) {
+// removeEntries forgets entries at the moment now, all at once, and returns their duplicates.
+func (r *registry) removeEntries(now time.Duration, gone ...*entry) (doubles []delivery) {
 	r.mu.Lock()
-	if r.taken() >= r.capacity {
+	if r.takenSlots() >= r.capacity {
 		r.fullUntil = now
 	}
 	for _, e := range gone {
@@ -194,36 +194,36 @@ func (r *registry) remove(now time.Duration, gone ...*entry) (doubles []delivery
 	return doubles
 }
 
-// doubt notes that a hint announces a cancellation, and returns whether one of its keys is held and
+// noteCancelHints notes that a hint announces a cancellation, and returns whether one of its keys is held and
 // not ended yet.
-func (r *registry) doubt(changes []broker.Change) (any bool) {
+func (r *registry) noteCancelHints(changes []broker.Change) (any bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range changes {
 		for _, e := range r.entries {
 			if e.key == c.Key && e.why == execution.NoReason {
-				e.doubted, any = true, true
+				e.cancelHinted, any = true, true
 			}
 		}
 	}
 	return any
 }
 
-// doubted returns the executions that hints have named since the last call.
-func (r *registry) doubted() (ids []execution.ID) {
+// takeHinted returns the executions that hints have named since the last call.
+func (r *registry) takeHinted() (ids []execution.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.entries {
-		if e.doubted {
-			e.doubted = false
+		if e.cancelHinted {
+			e.cancelHinted = false
 			ids = append(ids, e.key.ID)
 		}
 	}
 	return ids
 }
 
-// counts says how many epochs are held, and how many actions are alive.
-func (r *registry) counts() (held, alive int) {
+// countHeld says how many epochs are held, and how many actions are alive.
+func (r *registry) countHeld() (held, alive int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.entries {
@@ -234,8 +234,8 @@ func (r *registry) counts() (held, alive int) {
 	return len(r.entries), alive
 }
 
-// claimed counts the executions whose claim took effect.
-func (r *registry) claimed() (n int) {
+// countClaimed counts the executions whose claim took effect.
+func (r *registry) countClaimed() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, e := range r.entries {
@@ -259,8 +259,8 @@ func (r *registry) nextBeat() (number uint64, held []execution.Key) {
 	return r.beat, held
 }
 
-// begin says whether an action may be started for e, and counts it as alive if so.
-func (r *registry) begin(e *entry) bool {
+// beginAction says whether an action may be started for e, and counts it as alive if so.
+func (r *registry) beginAction(e *entry) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.alive = e.why == execution.NoReason && r.closed == execution.NoReason
@@ -270,18 +270,18 @@ func (r *registry) begin(e *entry) bool {
 	return e.alive
 }
 
-// started connects an entry with its run. It says whether the run was ended meanwhile, and with
+// noteStarted connects an entry with its run. It says whether the run was ended meanwhile, and with
 // what grace.
-func (r *registry) started(e *entry, run Run) (ended bool, grace time.Duration) {
+func (r *registry) noteStarted(e *entry, run Run) (ended bool, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.run = run
 	return e.why != execution.NoReason, e.grace
 }
 
-// stopped says that the action of e is no longer alive, and returns why the worker ended it:
+// noteStopped says that the action of e is no longer alive, and returns why the worker ended it:
 // NoReason if the worker did not.
-func (r *registry) stopped(e *entry) execution.Reason {
+func (r *registry) noteStopped(e *entry) execution.Reason {
 	r.mu.Lock()
 	e.alive, e.run = false, nil
 	why := e.why
@@ -297,13 +297,13 @@ func (r *registry) close(why execution.Reason, grace time.Duration) {
 		r.closed = why
 	}
 	r.mu.Unlock()
-	r.end(why, grace, func(execution.Key) bool { return true })
+	r.endMatching(why, grace, func(execution.Key) bool { return true })
 	r.changed.Set()
 	r.freed.Set()
 }
 
-// end kills the entries that match, for a reason; the first reason stays.
-func (r *registry) end(why execution.Reason, grace time.Duration, match func(execution.Key) bool) {
+// endMatching kills the entries that match, for a reason; the first reason stays.
+func (r *registry) endMatching(why execution.Reason, grace time.Duration, match func(execution.Key) bool) {
 	r.mu.Lock()
 	var runs []Run
 	for _, e := range r.entries {
@@ -323,8 +323,8 @@ func (r *registry) end(why execution.Reason, grace time.Duration, match func(exe
 	}
 }
 
-// extend gives every run a later fence.
-func (r *registry) extend(fence time.Duration) {
+// extendFences gives every run a later fence.
+func (r *registry) extendFences(fence time.Duration) {
 	r.mu.Lock()
 	runs := make([]Run, 0, len(r.entries))
 	for _, e := range r.entries {

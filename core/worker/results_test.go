@@ -24,17 +24,17 @@ func gathering() (*results, *clock.Mock) {
 }
 
 // put adds a result with an output of so many bytes, and says what happens to it.
-func (r *results) put(bytes int) (*batch, string) {
+func (r *results) put(bytes int) (*resultBatch, string) {
 	one := new(result)
 	one.Result.Output = make([]byte, bytes)
-	b, wait := r.add(one)
+	b, wait := r.addResult(one)
 	if b == nil {
 		return nil, "joins"
 	}
 	return b, fmt.Sprintf("leads %d, waits %v", len(b.all), wait)
 }
 
-func wantResult(t *testing.T, r *results, want string) *batch {
+func wantResult(t *testing.T, r *results, want string) *resultBatch {
 	t.Helper()
 	b, got := r.put(10)
 	if got != want {
@@ -45,38 +45,38 @@ func wantResult(t *testing.T, r *results, want string) *batch {
 
 // A result is written at once, unless others are being written or were written together a moment
 // ago.
-func TestAResultThatFindsTheWorkerIdleIsWrittenAtOnce(t *testing.T) {
+func TestIdleWorkerWritesResultAtOnce(t *testing.T) {
 	r, _ := gathering()
 	wantResult(t, r, "leads 1, waits 0s")
 	b := wantResult(t, r, "leads 1, waits 2ms")
 	wantResult(t, r, "joins")
-	r.leave(b)
+	r.closeBatch(b)
 	wantResult(t, r, "leads 1, waits 2ms")
 	r, at := gathering()
 	wantResult(t, r, "leads 1, waits 0s")
-	r.back(1)
+	r.noteWritten(1)
 	wantResult(t, r, "leads 1, waits 0s")
-	r.back(2)
+	r.noteWritten(2)
 	b = wantResult(t, r, "leads 1, waits 2ms")
-	r.leave(b)
-	r.back(1)
+	r.closeBatch(b)
+	r.noteWritten(1)
 	at.Add(config.ResultWindow)
 	wantResult(t, r, "leads 1, waits 0s")
 }
 
 // A batch is written when it is full, in rows or in bytes, and the next one begins.
-func TestAFullBatchLeaves(t *testing.T) {
+func TestFullBatchIsWritten(t *testing.T) {
 	for _, size := range []struct{ bytes, most int }{{10, mostRows}, {mostResultBytes / 4, 4}, {2 * mostResultBytes, 1}} {
 		r, _ := gathering()
 		wantResult(t, r, "leads 1, waits 0s")
 		b, _ := r.put(size.bytes)
 		for range size.most - 1 {
-			if r.gathers != b {
+			if r.gathering != b {
 				t.Fatalf("of %d bytes: the batch left with %d", size.bytes, len(b.all))
 			}
 			r.put(size.bytes)
 		}
-		if r.gathers != nil || len(b.all) != size.most {
+		if r.gathering != nil || len(b.all) != size.most {
 			t.Errorf("of %d bytes: %d results, want %d and that they leave", size.bytes, len(b.all), size.most)
 		}
 		if size.most > 1 {
@@ -90,15 +90,15 @@ func TestAFullBatchLeaves(t *testing.T) {
 
 // No result waits beyond the fence, and a waiting batch is written with the first result that would
 // have to.
-func TestNoResultWaitsBehindTheFence(t *testing.T) {
+func TestNoResultWaitsPastFence(t *testing.T) {
 	r, at := gathering()
-	fence, _ := r.lease.deadline()
+	fence, _ := r.lease.fenceDeadlines()
 	at.Add(fence - config.ResultWindow - time.Nanosecond)
 	wantResult(t, r, "leads 1, waits 0s")
 	b := wantResult(t, r, "leads 1, waits 2ms")
 	at.Add(time.Nanosecond)
 	wantResult(t, r, "joins")
-	if r.gathers != nil || len(b.all) != 2 {
+	if r.gathering != nil || len(b.all) != 2 {
 		t.Errorf("%d results gather on", len(b.all))
 	}
 	wantResult(t, r, "leads 1, waits 0s")
@@ -155,10 +155,10 @@ func (ta *taking) ends(t *testing.T, n int) *session {
 	ta.let = make(chan struct{})
 	var held []*entry
 	for id := range n {
-		held = append(held, w.held.add(execution.Key{ID: execution.ID(id + 1), Epoch: 1}))
+		held = append(held, w.held.addEntry(execution.Key{ID: execution.ID(id + 1), Epoch: 1}))
 	}
 	for i, e := range held {
-		w.host.Go("execution", func() { w.finish(e, store.Finish{Key: e.key, To: execution.Completed}, 0) })
+		w.host.Go("execution", func() { w.finishRun(e, store.Finish{Key: e.key, To: execution.Completed}, 0) })
 		if i == 0 {
 			// The others come while it is being written.
 			<-ta.let
@@ -169,13 +169,13 @@ func (ta *taking) ends(t *testing.T, n int) *session {
 		}
 	})
 	defer close(ta.let)
-	if !w.await(time.Minute, func(held, _ int) bool { return held == 0 }) {
+	if !w.awaitRegistry(time.Minute, func(held, _ int) bool { return held == 0 }) {
 		t.Fatal("slots are still taken")
 	}
 	return w
 }
 
-func TestOneResultThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
+func TestRefusedResultDoesNotAffectOthers(t *testing.T) {
 	s := new(taking)
 	s.refuses = func(fs []store.Finish) error {
 		for i := range fs {
@@ -192,20 +192,20 @@ func TestOneResultThatTheDatabaseRefusesCostsTheOthersNothing(t *testing.T) {
 }
 
 // A call that was refused although each of its results was answered leaves nothing to write again.
-func TestARefusalThatAnswersEachResultIsWrittenOnce(t *testing.T) {
+func TestFullyAnsweredRefusalNeedsOneResultStatement(t *testing.T) {
 	w := finishing(nil)
 	s := &taking{let: make(chan struct{}, 10), stale: 2}
 	w.store, w.held.capacity = &replying{s}, 2
 	var all []*result
 	for id := range execution.ID(2) {
 		key := execution.Key{ID: id + 1, Epoch: 1}
-		all = append(all, &result{Finish: store.Finish{Key: key, To: execution.Completed}, e: w.held.add(key)})
+		all = append(all, &result{Finish: store.Finish{Key: key, To: execution.Completed}, e: w.held.addEntry(key)})
 	}
-	refused := w.write(all)
+	refused := w.writeResults(all)
 	if len(refused) != 1 || refused[0].Key.ID != 2 || fmt.Sprint(s.came) != "[2]" {
 		t.Errorf("%d are refused, and the statements had %d results; want that 2 is, and one statement of both", len(refused), s.came)
 	}
-	if held, _ := w.held.counts(); held != 1 {
+	if held, _ := w.held.countHeld(); held != 1 {
 		t.Errorf("%d slots are taken, want that of the refused one until it is kept", held)
 	}
 }
@@ -220,7 +220,7 @@ func (r *replying) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fin
 }
 
 // A process that ends does not wait for the pause after an error. So it must not write again either.
-func TestResultsThatGoOnAloneAreGivenUpWhenTheProcessEnds(t *testing.T) {
+func TestSeparateResultsAreAbandonedAtProcessEnd(t *testing.T) {
 	closing, closed := context.WithCancel(context.Background())
 	w := finishing(nil)
 	w.closing = closing
@@ -232,10 +232,10 @@ func TestResultsThatGoOnAloneAreGivenUpWhenTheProcessEnds(t *testing.T) {
 	var all []*result
 	for id := range execution.ID(3) {
 		key := execution.Key{ID: id + 1, Epoch: 1}
-		all = append(all, &result{Finish: store.Finish{Key: key, To: execution.Completed}, e: w.held.add(key)})
+		all = append(all, &result{Finish: store.Finish{Key: key, To: execution.Completed}, e: w.held.addEntry(key)})
 	}
-	w.write(all)
-	if !w.await(time.Minute, func(held, _ int) bool { return held == 0 }) {
+	w.writeResults(all)
+	if !w.awaitRegistry(time.Minute, func(held, _ int) bool { return held == 0 }) {
 		t.Error("slots are still taken")
 	}
 	if got := fmt.Sprint(s.came); got != "[3]" {
@@ -243,13 +243,13 @@ func TestResultsThatGoOnAloneAreGivenUpWhenTheProcessEnds(t *testing.T) {
 	}
 }
 
-func TestOneResultOfALostExecutionCostsTheOthersNothing(t *testing.T) {
+func TestLostExecutionResultDoesNotAffectOthers(t *testing.T) {
 	s := &taking{stale: 3}
 	w := s.ends(t, 5)
 	if fmt.Sprint(s.kept) != "[3]" {
 		t.Errorf("kept %v, want 3 alone", s.kept)
 	}
-	if total := w.record.figures().Total; total != 4 {
+	if total := w.record.sumFigures().Total; total != 4 {
 		t.Errorf("%d runs count, want 4", total)
 	}
 }

@@ -100,17 +100,17 @@ func (s *Service) Run(ctx context.Context) error {
 	defer closed()
 	s.closing = closing
 	for {
-		key, sent, err := s.register(ctx)
+		key, sent, err := s.registerIncarnation(ctx)
 		if err != nil {
 			return nil //nolint:nilerr // only a stop ends the attempts to register
 		}
 		s.startPublishing(key.ID)
 		t := newSession(s, key, sent)
-		why := t.serve(ctx)
+		why := t.serveUntilEnd(ctx)
 		switch {
 		case why == endSuperseded:
 			return ErrSuperseded
-		case ctx.Err() != nil || t.askedToStop():
+		case ctx.Err() != nil || t.wasAskedToStop():
 			return nil
 		}
 		if !t.hasSuccessor() {
@@ -140,9 +140,9 @@ func (s *Service) startPublishing(id execution.WorkerID) {
 	s.host.Go("notifier", func() { s.notifier.Run(s.closing) })
 }
 
-// register makes a new incarnation, with as many attempts as it takes. It returns the incarnation
+// registerIncarnation makes a new incarnation, with as many attempts as it takes. It returns the incarnation
 // and the moment at which the request was sent: the lease counts from then.
-func (s *Service) register(ctx context.Context) (key store.WorkerKey, sent time.Duration, err error) {
+func (s *Service) registerIncarnation(ctx context.Context) (key store.WorkerKey, sent time.Duration, err error) {
 	backoff := broker.NewBackoff(s.host, 200*time.Millisecond, 5*time.Second)
 	for failures := 0; ; failures++ {
 		sent = s.host.Monotonic()
@@ -152,7 +152,7 @@ func (s *Service) register(ctx context.Context) (key store.WorkerKey, sent time.
 		// slower network path would never register. At most half a lease may be over when the
 		// answer arrives.
 		patience := min(s.config.Worker.StatementTimeout<<min(failures, 10), s.config.Worker.Lease()/2)
-		err := s.within(ctx, max(s.config.Worker.StatementTimeout, patience), func(ctx context.Context) (err error) {
+		err := s.callWithin(ctx, max(s.config.Worker.StatementTimeout, patience), func(ctx context.Context) (err error) {
 			newest, err := s.store.Newest(ctx, s.name)
 			if err != nil {
 				return err
@@ -180,15 +180,15 @@ func (s *Service) db(f func(ctx context.Context) error) error {
 	return f(ctx)
 }
 
-// within makes one database call that is useless once ctx has ended.
-func (s *Service) within(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
+// callWithin makes one database call that is useless once ctx has ended.
+func (s *Service) callWithin(ctx context.Context, patience time.Duration, f func(ctx context.Context) error) error {
 	ctx, cancel := s.host.WithTimeout(ctx, patience)
 	defer cancel()
 	return f(ctx)
 }
 
-// gone translates a store error that ends the session; it returns endNone for any other.
-func gone(err error) end {
+// endReasonOf translates a store error that ends the session; it returns endNone for any other.
+func endReasonOf(err error) endReason {
 	switch {
 	case errors.Is(err, store.ErrSuperseded):
 		return endSuperseded

@@ -13,10 +13,10 @@ const (
 	longestRest = 30 * time.Second
 )
 
-// starts remembers whether the machine starts actions. While it does not, for want of descriptors,
+// startBackoff remembers whether the machine starts actions. While it does not, for want of descriptors,
 // processes, memory or room on the disk, the worker rests longer and longer between two attempts:
 // each claim would only end its execution. Deliveries wait meanwhile, as they do for a slot.
-type starts struct {
+type startBackoff struct {
 	mu    sync.Mutex
 	rest  time.Duration
 	until time.Duration
@@ -26,7 +26,7 @@ type starts struct {
 
 // restLonger notes that an action could not be started, and returns how long the worker rests; 0 if
 // another failure has made it rest already.
-func (s *starts) restLonger(now time.Duration) time.Duration {
+func (s *startBackoff) restLonger(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now < s.until {
@@ -38,7 +38,7 @@ func (s *starts) restLonger(now time.Duration) time.Duration {
 }
 
 // restNoMore notes that an action was started.
-func (s *starts) restNoMore(now time.Duration) {
+func (s *startBackoff) restNoMore(now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.rested = max(s.rested, min(now, s.until))
@@ -46,14 +46,14 @@ func (s *starts) restNoMore(now time.Duration) {
 }
 
 // lastRest returns the latest moment at which the worker rested, which may be now; 0 if it never did.
-func (s *starts) lastRest(now time.Duration) time.Duration {
+func (s *startBackoff) lastRest(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(s.rested, min(now, s.until))
 }
 
 // restLeft is how long the worker still rests.
-func (s *starts) restLeft(now time.Duration) time.Duration {
+func (s *startBackoff) restLeft(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(0, s.until-now)

@@ -9,8 +9,8 @@ import (
 )
 
 // A worker whose machine starts nothing claims less and less often, and as before after a start.
-func TestAWorkerThatCantStartActionsRests(t *testing.T) {
-	var s starts
+func TestFailedStartMakesWorkerRest(t *testing.T) {
+	var s startBackoff
 	now := time.Minute
 	for _, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
 		if got := s.restLonger(now); got != want*time.Second {
@@ -34,7 +34,7 @@ func TestAWorkerThatCantStartActionsRests(t *testing.T) {
 }
 
 // While it rests, what was delivered waits, and nothing is claimed.
-func TestARestingWorkerTakesNoSlot(t *testing.T) {
+func TestRestingWorkerTakesNoSlot(t *testing.T) {
 	session := finishing(&picky{})
 	dispatch := broker.Dispatch{Key: execution.Key{ID: 7, Epoch: 1}}
 	session.waiting = append(session.waiting, waiting{delivery{&dispatch, nil}, session.host.Monotonic()})

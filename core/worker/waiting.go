@@ -17,19 +17,19 @@ type waiting struct {
 	since time.Duration
 }
 
-// queue makes a message's dispatches wait for run slots, and returns the deliveries to acknowledge.
+// queueMessage makes a message's dispatches wait for run slots, and returns the deliveries to acknowledge.
 // A second delivery of an epoch that already waits replaces the first one: after a reconnect only
 // the new one can be settled, and within one session the old one is a duplicate. A delivery of an
 // epoch that is held is a duplicate, too.
 //
 // Both checks are under one lock, so no epoch both waits and is held.
-func (s *session) queue(m *message) (doubles []delivery) {
+func (s *session) queueMessage(m *message) (doubles []delivery) {
 	now := s.host.Monotonic()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range m.delivery.Envelope.Dispatches {
 		d := delivery{&m.delivery.Envelope.Dispatches[i], m}
-		if held, taken := s.held.double(d); held {
+		if held, taken := s.held.addDouble(d); held {
 			if !taken {
 				doubles = append(doubles, d)
 			}
@@ -58,7 +58,7 @@ func (s *session) waitsFor(key execution.Key) *waiting {
 	return nil
 }
 
-// admitAll calls admit whenever a slot becomes free or a delivery has waited for its full time,
+// keepAdmitting calls admit whenever a slot becomes free or a delivery has waited for its full time,
 // until ctx ends.
 //
 // No delivery waits longer than its dispatch timeout, because the database would refuse the claim.
@@ -67,22 +67,22 @@ func (s *session) waitsFor(key execution.Key) *waiting {
 // other waiting deliveries. So the worker rejects the delivery, like one whose claim came too late,
 // and the executor dispatches the execution anew. Before that the worker tells the database that it
 // was full, so the dispatch does not count against max_dispatches.
-func (s *session) admitAll(ctx context.Context) {
+func (s *session) keepAdmitting(ctx context.Context) {
 	for {
-		if _, err := s.held.freed.Wait(ctx, s.admit()); err != nil {
+		if _, err := s.held.freed.Wait(ctx, s.admitWaiting()); err != nil {
 			return
 		}
 	}
 }
 
-// admit gives free run slots to waiting deliveries, oldest first, and rejects those that have
+// admitWaiting gives free run slots to waiting deliveries, oldest first, and rejects those that have
 // waited too long. It returns how long it has nothing to do unless a slot becomes free.
-func (s *session) admit() time.Duration {
+func (s *session) admitWaiting() time.Duration {
 	for {
 		taken, late, left := s.nextWaiting()
 		switch {
 		case len(taken) > 0:
-			s.host.Go("execution", func() { s.execute(taken) })
+			s.host.Go("execution", func() { s.claimAndRun(taken) })
 		case len(late) == 0:
 			return left
 		default:
@@ -91,7 +91,7 @@ func (s *session) admit() time.Duration {
 				s.limited.LogAttrs(context.Background(), slog.LevelInfo, "no run slot came free within the dispatch timeout, the dispatch goes back to the executor",
 					slog.Int64("execution", int64(key.ID)), slog.Int64("epoch", int64(key.Epoch)))
 			}
-			s.tellFull(late[0].since, late[0].since)
+			s.reportFull(late[0].since, late[0].since)
 			for i := range late {
 				late[i].reject()
 			}
@@ -118,7 +118,7 @@ func (s *session) nextWaiting() (taken []*admitted, late []waiting, left time.Du
 		return taken, nil, 0
 	}
 	first := s.waiting[0]
-	if left = max(0, first.since+s.patience(first.Action)-now); left > 0 {
+	if left = max(0, first.since+s.slotPatience(first.Action)-now); left > 0 {
 		if rest > 0 {
 			left = min(left, rest)
 		}
@@ -127,7 +127,7 @@ func (s *session) nextWaiting() (taken []*admitted, late []waiting, left time.Du
 	s.waiting = append(s.waiting[:0], s.waiting[1:]...)
 	late = append(late, first)
 	if first.message != nil {
-		late = append(late, s.withdraw(first.message)...)
+		late = append(late, s.removeWaiting(first.message)...)
 	}
 	return nil, late, 0
 }
@@ -136,7 +136,7 @@ func (s *session) nextWaiting() (taken []*admitted, late []waiting, left time.Du
 // statement claims. The caller holds t.mu.
 func (s *session) takeSlots() (all []*admitted) {
 	for i := range s.waiting[:min(len(s.waiting), mostRows)] {
-		e := s.held.add(s.waiting[i].Key)
+		e := s.held.addEntry(s.waiting[i].Key)
 		if e == nil {
 			break
 		}
@@ -145,8 +145,8 @@ func (s *session) takeSlots() (all []*admitted) {
 	return all
 }
 
-// withdraw removes the waiting deliveries of a message. The caller holds t.mu.
-func (s *session) withdraw(m *message) (removed []waiting) {
+// removeWaiting removes the waiting deliveries of a message. The caller holds t.mu.
+func (s *session) removeWaiting(m *message) (removed []waiting) {
 	s.waiting = slices.DeleteFunc(s.waiting, func(w waiting) bool {
 		if w.message == m {
 			removed = append(removed, w)
@@ -156,26 +156,26 @@ func (s *session) withdraw(m *message) (removed []waiting) {
 	return removed
 }
 
-// giveUp forgets the waiting deliveries of a rejected message: the dead letter handler dispatches
+// forgetWaiting forgets the waiting deliveries of a rejected message: the dead letter handler dispatches
 // them anew.
-func (s *session) giveUp(m *message) {
+func (s *session) forgetWaiting(m *message) {
 	if m == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.withdraw(m)
+	s.removeWaiting(m)
 }
 
 // longestHeld is how long a delivery may wait unacknowledged. It is below the 30 minutes after
 // which RabbitMQ closes the channel, by a minute of RabbitMQ's ticks and some time for the claim.
 const longestHeld = 25 * time.Minute
 
-// patience is how long a delivery waits for a run slot: its dispatch timeout, the action's own or
+// slotPatience is how long a delivery waits for a run slot: its dispatch timeout, the action's own or
 // the configured one, but less than the time after which the broker closes the channel. Without
 // dead lettering a rejected dispatch would be found only when its timeout is over, so the delivery
 // waits that long.
-func (s *session) patience(action execution.Action) time.Duration {
+func (s *session) slotPatience(action execution.Action) time.Duration {
 	timeout := s.config.Executor.DispatchTimeout
 	if action.DispatchTimeout > 0 {
 		timeout = action.DispatchTimeout
@@ -186,9 +186,9 @@ func (s *session) patience(action execution.Action) time.Duration {
 	return timeout
 }
 
-// unclaimed removes every received delivery that is not claimed: those that came while the worker
+// takeUnclaimed removes every received delivery that is not claimed: those that came while the worker
 // drains, and those that wait.
-func (s *session) unclaimed() []delivery {
+func (s *session) takeUnclaimed() []delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := s.leftover

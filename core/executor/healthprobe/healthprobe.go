@@ -36,7 +36,7 @@ func New(loopback string) *Prober {
 
 // Probe implements executor.Prober.
 func (p *Prober) Probe(ctx context.Context, url string) error {
-	if elsewhere(url, p.loopback) {
+	if isElsewhere(url, p.loopback) {
 		return executor.ErrElsewhere
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)

@@ -31,8 +31,8 @@ func URL(address, machine, loopback string) string {
 	return at
 }
 
-// elsewhere says that a URL names another loopback network than this one.
-func elsewhere(at, loopback string) bool {
+// isElsewhere says that a URL names another loopback network than this one.
+func isElsewhere(at, loopback string) bool {
 	u, err := url.Parse(at)
 	return err == nil && strings.HasPrefix(u.Fragment, local) && u.Fragment != local+loopback
 }

@@ -13,7 +13,7 @@ import (
 	"handoff/core/host/daemon"
 )
 
-func TestEndpointIsRegisteredWhereExecutorsFindIt(t *testing.T) {
+func TestURLNamesReachableHost(t *testing.T) {
 	for address, want := range map[string]string{
 		"127.0.0.1:41234":   "http://127.0.0.1:41234/readyz#loopback-here",
 		"[::1]:41234":       "http://[::1]:41234/readyz#loopback-here",
@@ -32,7 +32,7 @@ func TestEndpointIsRegisteredWhereExecutorsFindIt(t *testing.T) {
 
 // An executor elsewhere does not ask: on its own machine another process may listen on that port,
 // or none.
-func TestLoopbackEndpointIsAskedOnItsOwnMachineOnly(t *testing.T) {
+func TestLoopbackEndpointIsProbedOnlyLocally(t *testing.T) {
 	worker := httptest.NewServer(api.HealthHandler(nil, http.NotFoundHandler()))
 	url := healthprobe.URL(strings.TrimPrefix(worker.URL, "http://"), "machine", "there")
 	if err := healthprobe.New("there").Probe(t.Context(), url); err != nil {

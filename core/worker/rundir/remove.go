@@ -45,7 +45,7 @@ func Remove(dir string, until time.Time) error {
 	}
 	defer func() { _ = top.Close() }()
 	r := removal{top: top, until: until}
-	if err := r.empty(); err != nil {
+	if err := r.emptyTop(); err != nil {
 		return fmt.Errorf("%s: %w", dir, err)
 	}
 	return removeOne(parent, name)
@@ -59,13 +59,13 @@ type removal struct {
 	stuck error
 }
 
-// empty removes everything in top.
-func (r *removal) empty() error {
+// emptyTop removes everything in top.
+func (r *removal) emptyTop() error {
 	for {
 		left, progress := 0, false
-		err := r.each(r.top, func(name string) {
+		err := r.eachName(r.top, func(name string) {
 			left++
-			if r.flatten(name) {
+			if r.flattenEntry(name) {
 				progress = true
 			}
 		})
@@ -80,8 +80,8 @@ func (r *removal) empty() error {
 	}
 }
 
-// flatten removes an entry of top. It moves directories in the entry up to top, for another round.
-func (r *removal) flatten(name string) bool {
+// flattenEntry removes an entry of top. It moves directories in the entry up to top, for another round.
+func (r *removal) flattenEntry(name string) bool {
 	err := removeOne(r.top, name)
 	if err == nil {
 		return true
@@ -93,8 +93,8 @@ func (r *removal) flatten(name string) bool {
 	}
 	defer func() { _ = sub.Close() }()
 	progress := false
-	err = r.each(sub, func(inner string) {
-		if removeOne(sub, inner) == nil || r.move(sub, inner) {
+	err = r.eachName(sub, func(inner string) {
+		if removeOne(sub, inner) == nil || r.moveUp(sub, inner) {
 			progress = true
 		}
 	})
@@ -104,8 +104,8 @@ func (r *removal) flatten(name string) bool {
 	return removeOne(r.top, name) == nil || progress
 }
 
-// move moves a directory up. The directory's mode may be in the way, because its ".." changes.
-func (r *removal) move(from *os.File, name string) bool {
+// moveUp moves a directory up. The directory's mode may be in the way, because its ".." changes.
+func (r *removal) moveUp(from *os.File, name string) bool {
 	for range 2 {
 		r.moved++
 		err := unix.Renameat(int(from.Fd()), name, int(r.top.Fd()), fmt.Sprintf(".handoff-%d", r.moved))
@@ -120,8 +120,8 @@ func (r *removal) move(from *os.File, name string) bool {
 	return false
 }
 
-// each calls f with the names in a directory. It returns an error when the time is over.
-func (r *removal) each(dir *os.File, f func(name string)) error {
+// eachName calls f with the names in a directory. It returns an error when the time is over.
+func (r *removal) eachName(dir *os.File, f func(name string)) error {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return err
 	}

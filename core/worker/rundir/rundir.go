@@ -145,10 +145,10 @@ func (p *Parent) Remove(dir string, patience time.Duration, failed func(error)) 
 		defer close(done)
 		until := time.Now().Add(staleTimeout)
 		err := Remove(dir, until)
-		p.forget(filepath.Base(dir))
-		for _, name := range p.strays() {
+		p.forgetEntry(filepath.Base(dir))
+		for _, name := range p.takeStrays() {
 			err = errors.Join(err, Remove(filepath.Join(p.dir, name), until))
-			p.forget(name)
+			p.forgetEntry(name)
 		}
 		if err != nil {
 			failed(fmt.Errorf("removing the directory of a run: %w", err))
@@ -162,16 +162,16 @@ func (p *Parent) Remove(dir string, patience time.Duration, failed func(error)) 
 	}
 }
 
-// forget says that an entry no longer belongs to a run and is no longer being removed.
-func (p *Parent) forget(name string) {
+// forgetEntry says that an entry no longer belongs to a run and is no longer being removed.
+func (p *Parent) forgetEntry(name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.runs, name)
 }
 
-// strays are the entries that belong to no run and are not being removed. The caller has to remove
+// takeStrays are the entries that belong to no run and are not being removed. The caller has to remove
 // them and call forget.
-func (p *Parent) strays() (names []string) {
+func (p *Parent) takeStrays() (names []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	f, err := os.Open(p.dir)

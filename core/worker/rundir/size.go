@@ -30,28 +30,28 @@ func Size(top *os.File, limit int64) (int64, error) {
 	if _, err := top.Seek(0, io.SeekStart); err != nil {
 		return 0, err
 	}
-	m := measure{limit: limit, seen: map[[2]uint64]bool{}}
-	err := m.add(top, 0)
+	m := sizeMeasurement{limit: limit, seen: map[[2]uint64]bool{}}
+	err := m.addDir(top, 0)
 	return m.sum, err
 }
 
-type measure struct {
+type sizeMeasurement struct {
 	sum, limit int64
 	// seen are files with more than one name.
 	seen map[[2]uint64]bool
 }
 
-func (m *measure) add(dir *os.File, depth int) error {
+func (s *sizeMeasurement) addDir(dir *os.File, depth int) error {
 	if depth > deepest {
 		return ErrTooDeep
 	}
 	for {
 		names, err := dir.Readdirnames(batch)
 		for _, name := range names {
-			if err := m.entry(dir, name, depth); err != nil {
+			if err := s.addEntry(dir, name, depth); err != nil {
 				return err
 			}
-			if m.sum > m.limit {
+			if s.sum > s.limit {
 				return nil
 			}
 		}
@@ -64,7 +64,7 @@ func (m *measure) add(dir *os.File, depth int) error {
 	}
 }
 
-func (m *measure) entry(dir *os.File, name string, depth int) error {
+func (s *sizeMeasurement) addEntry(dir *os.File, name string, depth int) error {
 	var st unix.Stat_t
 	err := unix.Fstatat(int(dir.Fd()), name, &st, unix.AT_SYMLINK_NOFOLLOW)
 	if errors.Is(err, unix.EACCES) && unix.Fchmod(int(dir.Fd()), 0o700) == nil {
@@ -73,15 +73,15 @@ func (m *measure) entry(dir *os.File, name string, depth int) error {
 	if err != nil {
 		return nil // gone meanwhile
 	}
-	m.sum += perEntry
+	s.sum += perEntry
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR && st.Nlink > 1 {
 		file := [2]uint64{uint64(st.Dev), st.Ino}
-		if m.seen[file] {
+		if s.seen[file] {
 			return nil
 		}
-		m.seen[file] = true
+		s.seen[file] = true
 	}
-	m.sum += st.Blocks * block
+	s.sum += st.Blocks * block
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (m *measure) entry(dir *os.File, name string, depth int) error {
 		return nil // gone meanwhile, or unreadable
 	}
 	defer func() { _ = sub.Close() }()
-	return m.add(sub, depth+1)
+	return s.addDir(sub, depth+1)
 }
 
 // openToRead opens a directory. It changes the mode only if the mode hides the content.

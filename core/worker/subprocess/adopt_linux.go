@@ -41,7 +41,7 @@ func killOrphans() {
 		return
 	}
 	for deadline := time.Now().Add(answerTimeout); time.Now().Before(deadline); {
-		orphans := orphans()
+		orphans := findOrphans()
 		if len(orphans) == 0 {
 			return
 		}
@@ -50,15 +50,15 @@ func killOrphans() {
 		}
 		for _, pid := range orphans {
 			var status syscall.WaitStatus
-			if got, err := wait(pid, &status, syscall.WNOHANG); err == nil && got == 0 {
+			if got, err := waitChild(pid, &status, syscall.WNOHANG); err == nil && got == 0 {
 				time.Sleep(time.Millisecond)
 			}
 		}
 	}
 }
 
-// orphans are the children of this process that are not shims.
-func orphans() (found []int) {
+// findOrphans are the children of this process that are not shims.
+func findOrphans() (found []int) {
 	shims.Lock()
 	defer shims.Unlock()
 	children, err := childrenOf(os.Getpid())

@@ -27,13 +27,13 @@ var adopts atomic.Bool
 //     (PR_SET_CHILD_SUBREAPER), which kills it. Therefore no other code of this process may start
 //     processes.
 func ProtectWorker() {
-	conceal()
+	concealProcess()
 	adopts.Store(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == nil)
 }
 
-// conceal is the part of ProtectWorker that the shim needs too: the shim holds the descriptors of
+// concealProcess is the part of ProtectWorker that the shim needs too: the shim holds the descriptors of
 // its reports.
-func conceal() {
+func concealProcess() {
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 	if unix.CloseRange(3, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC) == nil {
@@ -96,9 +96,9 @@ func dropPrivileges() error {
 // runs, and they must not limit the shim.
 const limitArgument = "action-limits"
 
-// limited wraps argv so that it runs under the limits of one process and of one user. Without such
+// limitedArgv wraps argv so that it runs under the limits of one process and of one user. Without such
 // limits it returns argv unchanged.
-func (l *launch) limited() []string {
+func (l *launch) limitedArgv() []string {
 	if l.Data == 0 && l.UserProcesses == 0 {
 		return l.Argv
 	}
@@ -125,12 +125,12 @@ func limitMain(args []string) error {
 	return fmt.Errorf("starting %s: %w", args[2], syscall.Exec(args[2], args[2:], os.Environ()))
 }
 
-// guard puts a shim into the control group of the shims.
-func (r *Runner) guard(attr *syscall.SysProcAttr) (release func(), err error) {
-	if r.ground.groups == nil {
+// useGuardGroup puts a shim into the control group of the shims.
+func (r *Runner) useGuardGroup(attr *syscall.SysProcAttr) (release func(), err error) {
+	if r.isolation.groups == nil {
 		return func() {}, nil
 	}
-	f, err := r.ground.groups.Guards().Open()
+	f, err := r.isolation.groups.Guards().Open()
 	if err != nil {
 		return nil, fmt.Errorf("opening the control group of shims: %w", err)
 	}
@@ -138,10 +138,10 @@ func (r *Runner) guard(attr *syscall.SysProcAttr) (release func(), err error) {
 	return func() { _ = f.Close() }, nil
 }
 
-// attributes say how the action starts: in its own process group, in its control group, as its
+// processAttributes say how the action starts: in its own process group, in its control group, as its
 // user. The kernel forgets a parent death signal when a process changes its user, so Go sets the
 // signal after that.
-func (l *launch) attributes() (attr *syscall.SysProcAttr, release func(), err error) {
+func (l *launch) processAttributes() (attr *syscall.SysProcAttr, release func(), err error) {
 	attr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	release = func() {}
 	if l.Account != nil {
@@ -155,7 +155,7 @@ func (l *launch) attributes() (attr *syscall.SysProcAttr, release func(), err er
 		attr.UseCgroupFD, attr.CgroupFD = true, int(f.Fd())
 		release = func() { _ = f.Close() }
 	}
-	if err := l.seclude(); err != nil {
+	if err := l.secludeThread(); err != nil {
 		release()
 		return nil, nil, err
 	}

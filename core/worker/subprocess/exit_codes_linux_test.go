@@ -16,7 +16,7 @@ import (
 
 // A real process ends with every code of the table, and with codes that are not in it; each gives
 // the right reason.
-func TestEveryExitCodeOfAnActionGivesItsReason(t *testing.T) {
+func TestExitCodesGiveTheirReasons(t *testing.T) {
 	want := map[int]execution.Reason{
 		0: execution.NoReason, 64: execution.InvalidParameters, 65: execution.Validation, 68: execution.Connection, 69: execution.Connection,
 		75: execution.Transient, 77: execution.Permission, 104: execution.Connection, 110: execution.Connection, 111: execution.Connection,
@@ -93,7 +93,7 @@ except OSError as e:
 
 // Exit codes that an action declares are retried, whatever they mean elsewhere. Words still go
 // before them, and a code that can be retried anyway keeps its reason.
-func TestTheExitCodesThatAnActionDeclaresAreRetried(t *testing.T) {
+func TestDeclaredExitCodesAreRetried(t *testing.T) {
 	b := newFixture(t, 0)
 	for entrypoint, want := range map[string]execution.Reason{
 		"exit 1":     execution.Transient,
@@ -115,7 +115,7 @@ func TestTheExitCodesThatAnActionDeclaresAreRetried(t *testing.T) {
 }
 
 // An error object of an action takes precedence over its exit code.
-func TestTheWordsOfAnActionGoBeforeItsExitCode(t *testing.T) {
+func TestReportedErrorOverridesExitCode(t *testing.T) {
 	b := newFixture(t, 0)
 	exit := b.wait(b.shell(`echo '{"error":{"type":"validation","message":"no such order"}}'; exit 69`))
 	if exit.Reason != execution.Validation || exit.Message != "no such order" {

@@ -22,12 +22,12 @@ func newState() *State {
 	return &State{Holds: []string{}, Missing: map[string]string{}, asked: map[string]bool{}}
 }
 
-func (s *State) holds(what string) { s.Holds = append(s.Holds, what) }
+func (s *State) addHeld(what string) { s.Holds = append(s.Holds, what) }
 
-func (s *State) lacks(what, why string) { s.Missing[what] = why }
+func (s *State) addMissing(what, why string) { s.Missing[what] = why }
 
-// lacksAsked is lacks for a protection that the configuration asks for.
-func (s *State) lacksAsked(what, why string) {
+// addMissingAsked is lacks for a protection that the configuration asks for.
+func (s *State) addMissingAsked(what, why string) {
 	s.Missing[what], s.asked[what] = why, true
 }
 

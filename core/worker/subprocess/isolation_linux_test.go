@@ -59,7 +59,7 @@ func users(t *testing.T) []int {
 	return []int{0, nobody}
 }
 
-func TestAnActionFindsNoSecretOfItsWorker(t *testing.T) {
+func TestActionFindsNoWorkerSecret(t *testing.T) {
 	t.Parallel()
 	for _, user := range users(t) {
 		dir := yard(t)
@@ -85,7 +85,7 @@ func TestAnActionFindsNoSecretOfItsWorker(t *testing.T) {
 
 // If an action of root keeps its privileges, it may read everything, so the attack above can
 // succeed. Even then the shim, its parent, has nothing to reveal.
-func TestTheShimDoesNotHaveTheWorkersEnvironment(t *testing.T) {
+func TestShimLacksWorkerEnvironment(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	dir := yard(t)
@@ -108,7 +108,7 @@ func TestTheShimDoesNotHaveTheWorkersEnvironment(t *testing.T) {
 	}
 }
 
-func TestDescriptorsThatAWorkerInheritedReachNoAction(t *testing.T) {
+func TestInheritedDescriptorsDoNotReachActions(t *testing.T) {
 	t.Parallel()
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -168,7 +168,7 @@ func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 
 // An action kills its worker, and kills or stops its shim. The next worker ends everything that is
 // left: nothing escapes a control group.
-func TestTheNextWorkerEndsWhatAKilledOneLeft(t *testing.T) {
+func TestNextWorkerEndsLeftoversOfKilledOne(t *testing.T) {
 	t.Parallel()
 	needCgroup(t)
 	for _, deed := range []string{`kill -9 $WORKER $PPID`, `kill -9 $WORKER`} {
@@ -199,7 +199,7 @@ func TestTheNextWorkerEndsWhatAKilledOneLeft(t *testing.T) {
 	}
 }
 
-func TestARunThatFillsItsDirectoryEnds(t *testing.T) {
+func TestRunEndsAtDiskLimit(t *testing.T) {
 	t.Parallel()
 	w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{DiskBytes: 8 << 20}, Lines: []string{
 		`head -c 9000000 /dev/zero >big; sleep 9999`,
@@ -217,7 +217,7 @@ func TestARunThatFillsItsDirectoryEnds(t *testing.T) {
 	}
 }
 
-func TestARunThatPrintsWithoutEndEnds(t *testing.T) {
+func TestRunEndsAtOutputLimit(t *testing.T) {
 	t.Parallel()
 	w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{OutputBytes: 1 << 20}, Lines: []string{`yes; sleep 9999`, `head -c 100000 /dev/zero`}}
 	f := w.start(t, os.Geteuid())
@@ -229,7 +229,7 @@ func TestARunThatPrintsWithoutEndEnds(t *testing.T) {
 	}
 }
 
-func TestActionsRunAsAnotherUser(t *testing.T) {
+func TestActionsRunAsConfiguredUser(t *testing.T) {
 	t.Parallel()
 	needRoot(t) // the user is no other test's: its processes would be open to the attacker
 	dir := yard(t)
@@ -267,7 +267,7 @@ func TestActionsRunAsAnotherUser(t *testing.T) {
 	}
 }
 
-func TestAUserThatCannotBeHadIsRefused(t *testing.T) {
+func TestUnusableUserIsRefused(t *testing.T) {
 	t.Parallel()
 	for user, want := range map[string]string{
 		"0": "is root", "no-such-user": "unknown user", fmt.Sprint(os.Geteuid()): "is ",
@@ -286,7 +286,7 @@ func TestAUserThatCannotBeHadIsRefused(t *testing.T) {
 	}
 }
 
-func TestWithoutControllersALimitIsReplacedOrRefused(t *testing.T) {
+func TestLimitWithoutControllerIsReplacedOrRefused(t *testing.T) {
 	t.Parallel()
 	w := isolatedWorker{Dir: yard(t), Isolation: config.Isolation{Cgroup: config.CgroupOff, MemoryBytes: 64 << 20, CPUs: 0.5}, Lines: []string{
 		`ulimit -d`, `head -c 100m /dev/zero | tail -c 100m | wc -c | grep -q 104857600`,
@@ -315,7 +315,7 @@ func TestWithoutControllersALimitIsReplacedOrRefused(t *testing.T) {
 
 // The kernel enforces a limit on the run as a whole, if this machine lets a worker hand controllers
 // down.
-func TestALimitHoldsForAllProcessesOfARun(t *testing.T) {
+func TestLimitCoversAllProcessesOfRun(t *testing.T) {
 	t.Parallel()
 	r := New(Options{Isolation: config.Isolation{Cgroup: config.CgroupRequire, Processes: 20}, Name: "limits"})
 	lack := r.openGroups(newState())

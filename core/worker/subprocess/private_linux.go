@@ -43,11 +43,11 @@ func mountLack() string {
 	return ""
 }
 
-// seclude gives this thread, and the processes that it starts, a mount namespace. In it, the
+// secludeThread gives this thread, and the processes that it starts, a mount namespace. In it, the
 // launch's Private directories belong to the run, and at the path of the run's directory only its
 // work part is visible. The paths in Keep stay visible. The caller has locked the thread; the
 // shim's other threads keep the machine's view.
-func (l *launch) seclude() error {
+func (l *launch) secludeThread() error {
 	if len(l.Private) == 0 {
 		return nil
 	}
@@ -130,9 +130,9 @@ func (b binding) mount() error {
 	return unix.Mount(fmt.Sprintf("/proc/thread-self/fd/%d", b.fd), b.at, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// kept are the paths of a launch that private directories would hide: those of its commands,
+// keptPaths are the paths of a launch that private directories would hide: those of its commands,
 // scripts and home.
-func (l *launch) kept(private []string) (paths []string) {
+func (l *launch) keptPaths(private []string) (paths []string) {
 	add := func(path string, whole bool) {
 		if !filepath.IsAbs(path) {
 			return

@@ -222,7 +222,7 @@ func TestLongParameters(t *testing.T) {
 	}
 }
 
-func TestSecretsOfTheWorkerStayThere(t *testing.T) {
+func TestWorkerSecretsStayInWorker(t *testing.T) {
 	b := newFixture(t, 0)
 	exit := b.wait(b.shell("env"))
 	if s := string(exit.Output); strings.Contains(s, "secret") || !strings.Contains(s, "PATH=") {
@@ -279,7 +279,7 @@ func TestOutputIsLimited(t *testing.T) {
 	}
 }
 
-func TestKillAnActionThatObeys(t *testing.T) {
+func TestKillObedientAction(t *testing.T) {
 	b := newFixture(t, 0)
 	run := b.shell(`trap 'echo bye > obeyed; exit 0' TERM; ` + put("$$", "pid") + `sleep 9999 & wait`)
 	pid := b.pid("pid")
@@ -292,7 +292,7 @@ func TestKillAnActionThatObeys(t *testing.T) {
 	}
 }
 
-func TestKillAnActionThatIgnoresIt(t *testing.T) {
+func TestKillStubbornAction(t *testing.T) {
 	b := newFixture(t, 0)
 	run := b.shell(`trap '' TERM; ` + put("$$", "pid") + `while :; do sleep 9999; done`)
 	pid := b.pid("pid")
@@ -415,7 +415,7 @@ func TestManyAtOnce(t *testing.T) {
 }
 
 // If the machine gave a reader no time before its deadline, the reader has read nothing at all.
-func TestOutputOutlivesTheDeadlineOfItsReader(t *testing.T) {
+func TestOutputSurvivesReadDeadline(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -430,11 +430,11 @@ func TestOutputOutlivesTheDeadlineOfItsReader(t *testing.T) {
 	}
 	kept := tail{limit: 100}
 	kept.readFrom(read)
-	if got := kept.text(); got != "" {
+	if got := kept.keptText(); got != "" {
 		t.Fatalf("a read past its deadline gave %q", got)
 	}
 	readRest(read, &kept)
-	if got := kept.text(); got != "what was printed" {
+	if got := kept.keptText(); got != "what was printed" {
 		t.Errorf("got %q", got)
 	}
 	readRest(read, &kept) // there is nothing to read, and it must not wait

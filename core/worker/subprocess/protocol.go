@@ -86,9 +86,9 @@ func parseOrder(line string) (o order, err error) {
 	return o, err
 }
 
-// deadline is the moment, on the shim's clock, at which left is over, counted from at. If at is in
+// shimDeadline is the moment, on the shim's clock, at which left is over, counted from at. If at is in
 // the future, it is ignored.
-func deadline(now, at, left time.Duration) time.Duration {
+func shimDeadline(now, at, left time.Duration) time.Duration {
 	if at <= 0 || at > now {
 		at = now
 	}
@@ -103,13 +103,13 @@ type report struct {
 	// Started is the process, and the process group, of the action.
 	Started int `json:"started,omitempty"`
 	// Failed is the reason why nothing was started.
-	Failed string `json:"failed,omitempty"`
-	Ended  *end   `json:"ended,omitempty"`
+	Failed string     `json:"failed,omitempty"`
+	Ended  *actionEnd `json:"ended,omitempty"`
 }
 
-// end is how the action's first process ended, reported after every process of the action has
+// actionEnd is how the action's first process ended, reported after every process of the action has
 // ended.
-type end struct {
+type actionEnd struct {
 	Code int `json:"code"`
 	// Signal is the name of the signal that ended it, empty if it exited.
 	Signal string `json:"signal,omitempty"`
@@ -134,5 +134,5 @@ const (
 	causeOutput  cause = "it wrote more output than worker.isolation.output_bytes"
 )
 
-// own says that the action caused the end itself.
-func (c cause) own() bool { return c == causeDisk || c == causeDeep || c == causeOutput }
+// isOwn says that the action caused the end itself.
+func (c cause) isOwn() bool { return c == causeDisk || c == causeDeep || c == causeOutput }

@@ -50,8 +50,8 @@ type Options struct {
 type Runner struct {
 	options     Options
 	environment []string
-	// ground is the result of Prepare.
-	ground ground
+	// isolation is the result of Prepare.
+	isolation isolation
 }
 
 var _ worker.Runner = (*Runner)(nil)
@@ -71,15 +71,15 @@ func New(o Options) *Runner {
 // Start returns a run that has ended and no error: errors are retried.
 func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	if s.Action.Runtime == config.RuntimeNoop {
-		return over(worker.Exit{}), nil
+		return newEndedRun(worker.Exit{}), nil
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	argv, err := command(r.options.Actions, s.Action)
+	argv, err := actionCommand(r.options.Actions, s.Action)
 	var refused *refusal
 	if errors.As(err, &refused) {
-		return over(worker.Exit{Reason: refused.reason, Message: refused.Error()}), nil
+		return newEndedRun(worker.Exit{Reason: refused.reason, Message: refused.Error()}), nil
 	}
 	if err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (r *Runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	if l.Fence <= 0 || l.Limit <= 0 {
 		return nil, errors.New("the right to run the action ended before it began")
 	}
-	return r.launch(ctx, l)
+	return r.launchAction(ctx, l)
 }
 
 func (r *Runner) runEnvironment(key execution.Key, parameters []byte) []string {
@@ -114,14 +114,14 @@ func (r *Runner) runEnvironment(key execution.Key, parameters []byte) []string {
 	return env
 }
 
-// over returns a run that has ended.
-func over(exit worker.Exit) worker.Run { return ended{exit} }
+// newEndedRun returns a run that has ended.
+func newEndedRun(exit worker.Exit) worker.Run { return endedRun{exit} }
 
-type ended struct{ exit worker.Exit }
+type endedRun struct{ exit worker.Exit }
 
-func (e ended) Wait(context.Context) (worker.Exit, error) { return e.exit, nil }
-func (ended) Kill(time.Duration)                          {}
-func (ended) Extend(time.Duration)                        {}
+func (e endedRun) Wait(context.Context) (worker.Exit, error) { return e.exit, nil }
+func (endedRun) Kill(time.Duration)                          {}
+func (endedRun) Extend(time.Duration)                        {}
 
 // refusal is a fault of an action that every worker would find.
 type refusal struct {
@@ -131,12 +131,12 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.why }
 
-func refuse(reason execution.Reason, why string, args ...any) error {
+func newRefusal(reason execution.Reason, why string, args ...any) error {
 	return &refusal{reason, fmt.Sprintf(why, args...)}
 }
 
-// quote is text as a JSON value.
-func quote(text string) json.RawMessage {
+// quoteJSON is text as a JSON value.
+func quoteJSON(text string) json.RawMessage {
 	b, _ := json.Marshal(text) // a string always can be
 	return b
 }

@@ -72,7 +72,7 @@ type shim struct {
 }
 
 func shimMain() error {
-	conceal()
+	concealProcess()
 	s := &shim{
 		reports: os.NewFile(reportsFD, "reports"), orders: make(chan order), children: make(chan os.Signal, 1),
 		stops: make(chan os.Signal, 1), excess: make(chan cause, 1), kill: never, stopped: -never,
@@ -89,24 +89,24 @@ func shimMain() error {
 		return fmt.Errorf("reading the launch: %w", err)
 	}
 	now := shimClock()
-	s.fence = deadline(now, s.launch.At, s.launch.Fence)
-	s.limit = deadline(now, s.launch.At, s.launch.Limit)
+	s.fence = shimDeadline(now, s.launch.At, s.launch.Fence)
+	s.limit = shimDeadline(now, s.launch.At, s.launch.Limit)
 	go s.readOrders(control)
-	if err := s.start(); err != nil {
-		return s.tell(report{Failed: err.Error()})
+	if err := s.startAction(); err != nil {
+		return s.sendReport(report{Failed: err.Error()})
 	}
-	s.watch()
+	s.watchAction()
 	if s.launch.Group != "" {
 		_ = s.launch.Group.Kill(groupTimeout) // collect may kill what this could not
 	}
-	status, err := s.family.collect()
+	status, err := s.family.reapAll()
 	if err != nil {
 		return err
 	}
-	ended := s.end(status)
-	s.witness.write("end", s.family.leader, shimClock(), ended)
-	err = s.tell(report{Ended: ended})
-	s.tidy()
+	ended := s.describeEnd(status)
+	s.witness.writeNote("end", s.family.leader, shimClock(), ended)
+	err = s.sendReport(report{Ended: ended})
+	s.removeLeftovers()
 	return err
 }
 
@@ -118,8 +118,8 @@ const (
 	tidyTimeout = time.Minute
 )
 
-// tidy removes the leftovers of the run if its worker is gone; otherwise the worker does.
-func (s *shim) tidy() {
+// removeLeftovers removes the leftovers of the run if its worker is gone; otherwise the worker does.
+func (s *shim) removeLeftovers() {
 	if s.orders != nil {
 		select {
 		case _, alive := <-s.orders:
@@ -161,23 +161,23 @@ func (s *shim) readOrders(control *bufio.Reader) {
 	}
 }
 
-// start starts the action, if its worker still has the right to run it.
-func (s *shim) start() (err error) {
+// startAction starts the action, if its worker still has the right to run it.
+func (s *shim) startAction() (err error) {
 	if s.alarm, err = newAlarm(); err != nil {
 		return err
 	}
 	if s.witness, err = openWitness(s.launch); err != nil {
 		return err
 	}
-	prepare()
-	if c := s.due(shimClock()); c != "" {
+	becomeSubreaper()
+	if c := s.dueCause(shimClock()); c != "" {
 		return fmt.Errorf("not started: %s", c)
 	}
 	l := &s.launch
-	if err := s.measure(); err != nil {
+	if err := s.startMeasuring(); err != nil {
 		return err
 	}
-	attributes, release, err := l.attributes()
+	attributes, release, err := l.processAttributes()
 	if err != nil {
 		return err
 	}
@@ -186,7 +186,7 @@ func (s *shim) start() (err error) {
 	if err != nil {
 		return err
 	}
-	began, argv := shimClock(), l.limited()
+	began, argv := shimClock(), l.limitedArgv()
 	pid, err := syscall.ForkExec(argv[0], argv, &syscall.ProcAttr{
 		Dir: l.Dir, Env: l.Environment, Files: []uintptr{read.Fd(), 1, 2}, Sys: attributes,
 	})
@@ -200,8 +200,8 @@ func (s *shim) start() (err error) {
 		_ = write.Close()
 	}()
 	s.family.leader = pid
-	s.witness.write("start", pid, began, nil)
-	_ = s.tell(report{Started: pid}) // the other pipe reveals a worker that is gone
+	s.witness.writeNote("start", pid, began, nil)
+	_ = s.sendReport(report{Started: pid}) // the other pipe reveals a worker that is gone
 	return nil
 }
 
@@ -209,9 +209,9 @@ func (s *shim) start() (err error) {
 // takes more than a tenth of it.
 const measureInterval = time.Second
 
-// measure watches the size of the run's directory. The directory is opened before the action could
+// startMeasuring watches the size of the run's directory. The directory is opened before the action could
 // replace it.
-func (s *shim) measure() error {
+func (s *shim) startMeasuring() error {
 	if s.launch.RunDir == "" || s.launch.Disk == 0 {
 		return nil
 	}
@@ -239,11 +239,11 @@ func (s *shim) measure() error {
 	return nil
 }
 
-// watch returns when the action's first process has ended, and makes it end in time.
-func (s *shim) watch() {
-	for !s.family.ended() {
-		if c := s.due(shimClock()); c != "" {
-			s.destroy(c)
+// watchAction returns when the action's first process has ended, and makes it end in time.
+func (s *shim) watchAction() {
+	for !s.family.hasEnded() {
+		if c := s.dueCause(shimClock()); c != "" {
+			s.killAction(c)
 		}
 		if !s.killed {
 			s.alarm.set(min(s.fence, s.limit, s.kill))
@@ -252,12 +252,12 @@ func (s *shim) watch() {
 		case o, ok := <-s.orders:
 			if !ok {
 				s.orders = nil
-				s.destroy(causeOrphan)
+				s.killAction(causeOrphan)
 				continue
 			}
-			s.obey(o)
+			s.obeyOrder(o)
 		case c := <-s.excess:
-			s.destroy(c)
+			s.killAction(c)
 		case <-s.children:
 		case <-s.stops:
 			s.stopped = shimClock()
@@ -266,8 +266,8 @@ func (s *shim) watch() {
 	}
 }
 
-// due is the reason why the action has to be dead now; empty if it may live.
-func (s *shim) due(now time.Duration) cause {
+// dueCause is the reason why the action has to be dead now; empty if it may live.
+func (s *shim) dueCause(now time.Duration) cause {
 	switch {
 	case now >= s.kill:
 		return causeAsked
@@ -279,51 +279,51 @@ func (s *shim) due(now time.Duration) cause {
 	return ""
 }
 
-// obey follows an order. It first checks what is due, so that it does not extend a fence that has
+// obeyOrder follows an order. It first checks what is due, so that it does not extend a fence that has
 // passed: a lost right does not come back.
-func (s *shim) obey(o order) {
+func (s *shim) obeyOrder(o order) {
 	now := shimClock()
-	if c := s.due(now); c != "" {
-		s.destroy(c)
+	if c := s.dueCause(now); c != "" {
+		s.killAction(c)
 		return
 	}
-	at := deadline(now, o.at, o.left)
+	at := shimDeadline(now, o.at, o.left)
 	switch o.verb {
 	case verbFence:
 		s.fence = max(s.fence, at)
 	case verbFlood:
-		s.destroy(causeOutput)
+		s.killAction(causeOutput)
 	case verbKill:
 		s.kill = min(s.kill, at)
 		if now < s.kill && !s.asked {
 			s.asked = true
-			s.because(causeAsked)
-			s.family.signal(syscall.SIGTERM)
+			s.setCause(causeAsked)
+			s.family.signalGroup(syscall.SIGTERM)
 		}
 	}
 }
 
-// destroy kills the group. The family's collect kills the processes that have left the group.
-func (s *shim) destroy(c cause) {
+// killAction kills the group. The family's collect kills the processes that have left the group.
+func (s *shim) killAction(c cause) {
 	if s.killed {
 		return
 	}
 	s.killed = true
-	s.because(c)
-	s.family.signal(syscall.SIGKILL)
+	s.setCause(c)
+	s.family.signalGroup(syscall.SIGKILL)
 }
 
-// because keeps the first cause.
-func (s *shim) because(c cause) {
+// setCause keeps the first cause.
+func (s *shim) setCause(c cause) {
 	if s.cause == "" {
 		s.cause = c
 	}
 }
 
-// end reports how the action ended. If it exited although only SIGKILL was sent, it was faster than
+// describeEnd reports how the action ended. If it exited although only SIGKILL was sent, it was faster than
 // the signal and ended by itself. An exit after SIGTERM is a program's way to obey.
-func (s *shim) end(status syscall.WaitStatus) *end {
-	e := &end{Cause: s.cause}
+func (s *shim) describeEnd(status syscall.WaitStatus) *actionEnd {
+	e := &actionEnd{Cause: s.cause}
 	if s.cause == "" && s.stoppedTogether(status) {
 		e.Cause = causeStopped
 	}
@@ -380,8 +380,8 @@ func (s *shim) stoppedTogether(status syscall.WaitStatus) bool {
 	}
 }
 
-// tell writes a report. A worker that is gone is not an error: then nobody needs the report.
-func (s *shim) tell(r report) error {
+// sendReport writes a report. A worker that is gone is not an error: then nobody needs the report.
+func (s *shim) sendReport(r report) error {
 	line, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -411,10 +411,10 @@ func openWitness(l launch) (*witness, error) {
 	return &witness{file: f, launch: l}, nil
 }
 
-// write appends one line in one write, which O_APPEND keeps whole among those of other shims. A
+// writeNote appends one line in one write, which O_APPEND keeps whole among those of other shims. A
 // line that can't be written is missing; readers then see a start without an end. An end line says
 // how the action ended.
-func (w *witness) write(event string, pid int, at time.Duration, how *end) {
+func (w *witness) writeNote(event string, pid int, at time.Duration, how *actionEnd) {
 	if w == nil {
 		return
 	}
@@ -428,11 +428,11 @@ func (w *witness) write(event string, pid int, at time.Duration, how *end) {
 
 // note is one line of the witness.
 type note struct {
-	Event     string `json:"event"`
-	Execution int64  `json:"execution"`
-	Epoch     int64  `json:"epoch"`
-	PID       int    `json:"pid"`
-	Mono      int64  `json:"mono_ns"`
-	Wall      int64  `json:"wall_ns"`
-	How       *end   `json:"how,omitempty"`
+	Event     string     `json:"event"`
+	Execution int64      `json:"execution"`
+	Epoch     int64      `json:"epoch"`
+	PID       int        `json:"pid"`
+	Mono      int64      `json:"mono_ns"`
+	Wall      int64      `json:"wall_ns"`
+	How       *actionEnd `json:"how,omitempty"`
 }

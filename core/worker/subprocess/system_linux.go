@@ -75,8 +75,8 @@ func (a *alarm) set(at time.Duration) {
 	_ = unix.TimerfdSettime(a.fd, unix.TFD_TIMER_ABSTIME, &spec, nil)
 }
 
-// prepare makes this process the parent of every descendant whose own parent is gone.
-func prepare() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+// becomeSubreaper makes this process the parent of every descendant whose own parent is gone.
+func becomeSubreaper() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
 // family is the action's processes: the leader of its group, and every descendant.
 type family struct {
@@ -86,22 +86,22 @@ type family struct {
 	reaped bool
 }
 
-// signal sends to the group, and SIGKILL also to a leader that has left the group.
-func (f *family) signal(s syscall.Signal) {
+// signalGroup sends to the group, and SIGKILL also to a leader that has left the group.
+func (f *family) signalGroup(s syscall.Signal) {
 	_ = syscall.Kill(-f.leader, s)
 	if s == syscall.SIGKILL {
 		_ = syscall.Kill(f.leader, s)
 	}
 }
 
-// ended says whether the leader has ended. It reaps orphans, but not the leader: so the leader's
+// hasEnded says whether the leader has ended. It reaps orphans, but not the leader: so the leader's
 // number, which is the group's, can't pass to another process before the group is killed.
-func (f *family) ended() bool {
+func (f *family) hasEnded() bool {
 	for {
-		if f.reaped || waiting(unix.P_PID, f.leader) {
+		if f.reaped || awaitsReaping(unix.P_PID, f.leader) {
 			return true
 		}
-		if !waiting(unix.P_ALL, 0) {
+		if !awaitsReaping(unix.P_ALL, 0) {
 			return false
 		}
 		// Some child has ended, and a moment ago it was not the leader.
@@ -112,8 +112,8 @@ func (f *family) ended() bool {
 	}
 }
 
-// waiting says whether a child has ended and is not reaped yet.
-func waiting(kind, id int) bool {
+// awaitsReaping says whether a child has ended and is not reaped yet.
+func awaitsReaping(kind, id int) bool {
 	var info unix.Siginfo
 	for {
 		err := unix.Waitid(kind, id, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
@@ -123,12 +123,12 @@ func waiting(kind, id int) bool {
 	}
 }
 
-// collect kills and reaps every process that is left after the leader's end. When none is left, it
+// reapAll kills and reaps every process that is left after the leader's end. When none is left, it
 // returns the leader's status.
-func (f *family) collect() (syscall.WaitStatus, error) {
-	f.signal(syscall.SIGKILL)
+func (f *family) reapAll() (syscall.WaitStatus, error) {
+	f.signalGroup(syscall.SIGKILL)
 	for !f.reaped {
-		pid, err := wait(f.leader, &f.status, 0)
+		pid, err := waitChild(f.leader, &f.status, 0)
 		if err != nil {
 			return f.status, os.NewSyscallError("wait4", err)
 		}
@@ -136,7 +136,7 @@ func (f *family) collect() (syscall.WaitStatus, error) {
 	}
 	for {
 		var status syscall.WaitStatus
-		pid, err := wait(-1, &status, syscall.WNOHANG)
+		pid, err := waitChild(-1, &status, syscall.WNOHANG)
 		if errors.Is(err, syscall.ECHILD) {
 			return f.status, nil
 		}
@@ -155,12 +155,12 @@ func (f *family) collect() (syscall.WaitStatus, error) {
 			_ = syscall.Kill(child, syscall.SIGKILL)
 		}
 		if len(children) > 0 {
-			_, _ = wait(-1, &status, 0)
+			_, _ = waitChild(-1, &status, 0)
 		}
 	}
 }
 
-func wait(pid int, status *syscall.WaitStatus, options int) (int, error) {
+func waitChild(pid int, status *syscall.WaitStatus, options int) (int, error) {
 	for {
 		n, err := syscall.Wait4(pid, status, options, nil)
 		if !errors.Is(err, syscall.EINTR) {

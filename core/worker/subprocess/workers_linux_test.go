@@ -128,7 +128,7 @@ func TestActionsEndWithAKilledWorker(t *testing.T) {
 	eventually(t, "the end of its group", patience, func() bool { return !alive(-pids[0]) })
 }
 
-func TestActionsEndAtTheFenceOfAStoppedWorker(t *testing.T) {
+func TestActionsEndAtFenceOfStoppedWorker(t *testing.T) {
 	b := newFixture(t, 0)
 	tryFences(t, func(fence time.Duration) error {
 		began := time.Now()
@@ -185,7 +185,7 @@ func shimOf(t *testing.T, pid int) int {
 	return p.parent
 }
 
-func TestShimOutlivesWhatEndsAWorker(t *testing.T) {
+func TestShimSurvivesSignalsToWorker(t *testing.T) {
 	b := newFixture(t, 0)
 	if err := syscall.Mkfifo(filepath.Join(b.dir, "go"), 0o600); err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestShimOutlivesWhatEndsAWorker(t *testing.T) {
 // Systemd stops a service by signalling its whole control group, a machine all its processes, an operator
 // all of a user. Then an action ends because its worker stops, whichever process gets the signal first. A
 // signal to the action alone is somebody's opinion of the action.
-func TestAnActionThatIsStoppedWithItsShimEndsAsTheWorkersStop(t *testing.T) {
+func TestActionStoppedWithShimReportsWorkerShutdown(t *testing.T) {
 	b := newFixture(t, 0)
 	for name, c := range map[string]struct {
 		line   string
@@ -251,11 +251,11 @@ func TestAnActionThatIsStoppedWithItsShimEndsAsTheWorkersStop(t *testing.T) {
 }
 
 // The shim is asked to stop with everything of its worker before it can catch the signal. Nothing has run.
-func TestAShimThatIsStoppedBeforeItStartsAnythingHasFailedToStart(t *testing.T) {
+func TestShimStoppedEarlyFailsToStart(t *testing.T) {
 	b := newFixture(t, 0)
 	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
 		for try := 0; ; try++ {
-			a, err := b.spawn(launch{})
+			a, err := b.spawnShim(launch{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,8 +263,8 @@ func TestAShimThatIsStoppedBeforeItStartsAnythingHasFailedToStart(t *testing.T) 
 			if err := a.shim.Process.Signal(s); err != nil {
 				t.Fatal(err)
 			}
-			go a.supervise()
-			a.abandon() // ends a shim that has caught the signal
+			go a.superviseShim()
+			a.abandonShim() // ends a shim that has caught the signal
 			<-a.done
 			if a.shim.ProcessState.Exited() && try < 100 {
 				continue
@@ -288,7 +288,7 @@ func sessionOf(pid int) (int, error) {
 }
 
 // Descendants that left the group, and those whose parents are gone, belong to the action as well.
-func TestDescendantsThatLeaveTheGroupDie(t *testing.T) {
+func TestDescendantsOutsideGroupDie(t *testing.T) {
 	b := newFixture(t, 0)
 	away := `setsid sh -c 'setsid sh -c "echo \$\$ > inner.new; mv inner.new inner; sleep 9999" & ` + put("$$", "outer") + `wait' & `
 	run := b.shell(away + put("$$", "pid") + `wait`)
@@ -334,7 +334,7 @@ func TestActionEndsWithItsShim(t *testing.T) {
 	}
 }
 
-func TestShimThatDoesNotAnswerIsKilled(t *testing.T) {
+func TestUnresponsiveShimIsKilled(t *testing.T) {
 	b := newFixture(t, 0)
 	run := b.shell(put("$$", "pid") + "sleep 9999")
 	pid := b.pid("pid")
