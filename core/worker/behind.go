@@ -85,12 +85,13 @@ func (s *session) wantsWork() bool {
 // receiveRow takes a dispatch that was found as a row.
 func (s *session) receiveRow(row *execution.Execution) {
 	key := row.Key()
-	d := delivery{&broker.Dispatch{Key: key, Worker: s.key.ID, Incarnation: s.key.Incarnation, Action: row.Action}, nil}
-	now := s.host.Monotonic()
+	d := delivery{
+		Dispatch: &broker.Dispatch{Key: key, Worker: s.key.ID, Incarnation: s.key.Incarnation, Action: row.Action}, since: s.host.Monotonic(),
+	}
 	s.mu.Lock()
 	// A dispatch that already waits has a message, which has to be settled.
 	if !s.held.isHeld(key) && s.waitsFor(key) == nil {
-		s.waiting = append(s.waiting, waiting{d, now})
+		s.waiting = append(s.waiting, d)
 	}
 	s.mu.Unlock()
 	if s.admitWaiting() < host.Forever {

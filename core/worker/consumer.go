@@ -68,26 +68,22 @@ func whyUnreadable(d *broker.Delivery) string {
 	return ""
 }
 
-// admitted is a delivery that has a run slot.
-type admitted struct {
-	waiting
+// run is a delivery that has a run slot, until its execution has ended.
+type run struct {
+	delivery
 	e *entry
-	// uncertain says that one of its claims had an unknown outcome. first is when the first such
+	// uncertain reports whether one of its claims had an unknown outcome. first is when the first such
 	// claim was sent.
 	uncertain bool
 	first     time.Duration
-}
-
-// run is a claimed execution: the answer to the claim, and when that claim was sent.
-type run struct {
-	e    *entry
+	// row is the database's answer to the granted claim, and sent is when that claim was sent.
 	row  *execution.Execution
 	sent time.Duration
 }
 
 // claimAndRun takes deliveries from their claim to the end of their executions. One statement claims
 // them; each runs in its own task.
-func (s *session) claimAndRun(all []*admitted) {
+func (s *session) claimAndRun(all []*run) {
 	if runs := s.claimRuns(all); len(runs) > 0 {
 		s.publishClaims(runs)
 		for _, r := range runs[1:] {
@@ -98,7 +94,7 @@ func (s *session) claimAndRun(all []*admitted) {
 }
 
 // startRuns starts claimed executions, each in its own task.
-func (s *session) startRuns(runs []run) {
+func (s *session) startRuns(runs []*run) {
 	s.publishClaims(runs)
 	for _, r := range runs {
 		s.host.Go("execution", func() { s.performRun(r) })
@@ -106,7 +102,7 @@ func (s *session) startRuns(runs []run) {
 }
 
 // publishClaims publishes claims, in one hint.
-func (s *session) publishClaims(runs []run) {
+func (s *session) publishClaims(runs []*run) {
 	changes := make([]broker.Change, len(runs))
 	for i, r := range runs {
 		s.measureHandoff(r.e, r.row, r.sent)
@@ -116,7 +112,7 @@ func (s *session) publishClaims(runs []run) {
 }
 
 // performRun runs a claimed execution, and writes its end.
-func (s *session) performRun(r run) {
+func (s *session) performRun(r *run) {
 	// At info: a worker runs few executions at a time, and operators look for these two lines.
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, "starting execution",
 		slog.Int64("execution", int64(r.e.key.ID)), slog.Int64("epoch", int64(r.e.key.Epoch)), slog.String("action", r.row.Action.Ref))
@@ -138,7 +134,7 @@ func (s *session) releaseSlot(e *entry) []delivery {
 
 // settleDeliveries settles the deliveries of a refused claim. The broker may deliver one of them again until
 // the slot is released: leave returns that one, which has the same fate.
-func (s *session) settleDeliveries(a *admitted, as func(delivery)) {
+func (s *session) settleDeliveries(a *run, as func(delivery)) {
 	for _, d := range append([]delivery{a.delivery}, s.held.takeDoubles(a.e)...) {
 		as(d)
 	}
@@ -167,7 +163,7 @@ func (s *session) measureHandoff(e *entry, row *execution.Execution, sent time.D
 // The time of a run counts from when the effective claim was sent. If nobody knows which claim took
 // effect, it counts from the first that may have. A claim that can't have taken effect costs the
 // run no time, however long the database was away.
-func (s *session) claimRuns(all []*admitted) (runs []run) {
+func (s *session) claimRuns(all []*run) (runs []*run) {
 	backoff := broker.NewBackoff(s.host, 100*time.Millisecond, 2*time.Second)
 	for !s.lease.checkFence() && s.whyEnded() == endNone {
 		claims := make([]store.Claim, len(all))
@@ -196,7 +192,7 @@ func (s *session) claimRuns(all []*admitted) (runs []run) {
 		// Claims that the database answered beside the error are done: it may refuse only one, or
 		// somebody may have locked its row, and the others must not suffer.
 		together := len(all) > 1
-		var done []run
+		var done []*run
 		if done, all = s.settlePartialClaims(all, results, sent); len(done) > 0 {
 			s.startRuns(done)
 		}
@@ -206,7 +202,7 @@ func (s *session) claimRuns(all []*admitted) (runs []run) {
 		if !store.Retriable(err) {
 			if together {
 				for _, a := range all[1:] {
-					s.host.Go("execution", func() { s.claimAndRun([]*admitted{a}) })
+					s.host.Go("execution", func() { s.claimAndRun([]*run{a}) })
 				}
 				all = all[:1]
 				continue
@@ -244,11 +240,11 @@ func (s *session) claimRuns(all []*admitted) (runs []run) {
 
 // settlePartialClaims settles the claims that the database answered although the call failed as a whole. It
 // returns the granted ones and the unanswered ones.
-func (s *session) settlePartialClaims(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run, left []*admitted) {
+func (s *session) settlePartialClaims(all []*run, results []store.ClaimResult, sent time.Duration) (runs, left []*run) {
 	if len(results) != len(all) {
 		return nil, all
 	}
-	var done []*admitted
+	var done []*run
 	var answers []store.ClaimResult
 	for i, a := range all {
 		if results[i].Row.ID == a.e.key.ID {
@@ -265,9 +261,9 @@ func (s *session) settlePartialClaims(all []*admitted, results []store.ClaimResu
 
 // settleClaims settles claims that the database answered, and returns the granted ones. Refused claims
 // must not hold up granted ones: settling them may take a heartbeat.
-func (s *session) settleClaims(all []*admitted, results []store.ClaimResult, sent time.Duration) (runs []run) {
+func (s *session) settleClaims(all []*run, results []store.ClaimResult, sent time.Duration) (runs []*run) {
 	type refusal struct {
-		a *admitted
+		a *run
 		r *store.ClaimResult
 	}
 	var refused []refusal
@@ -286,7 +282,9 @@ func (s *session) settleClaims(all []*admitted, results []store.ClaimResult, sen
 		if !r.Applied {
 			from = a.first
 		}
-		runs = append(runs, run{a.e, &r.Row, from})
+		// The messages are settled: a run that lasts for hours need not keep them in memory.
+		a.delivery, a.row, a.sent = delivery{}, &r.Row, from
+		runs = append(runs, a)
 	}
 	settle := func() {
 		for _, one := range refused {
@@ -304,7 +302,7 @@ func (s *session) settleClaims(all []*admitted, results []store.ClaimResult, sen
 }
 
 // settleRefusedClaim settles the message of a refused claim, and releases its slot.
-func (s *session) settleRefusedClaim(a *admitted, r *store.ClaimResult) {
+func (s *session) settleRefusedClaim(a *run, r *store.ClaimResult) {
 	row, key, e := &r.Row, a.Key, a.e
 	as := delivery.ack
 	switch {

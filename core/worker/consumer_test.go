@@ -73,7 +73,7 @@ func TestUncertainClaimIsNotAbandoned(t *testing.T) {
 		key := execution.Key{ID: 7, Epoch: 1}
 		e := s.held.addEntry(key)
 		consumer := new(settling)
-		claimed := len(s.claimRuns([]*admitted{{waiting: waiting{delivery: alone(consumer, key)}, e: e}})) == 1
+		claimed := len(s.claimRuns([]*run{{delivery: alone(consumer, key), e: e}})) == 1
 		if claimed != (c.acked == 1) || consumer.acked != c.acked || consumer.rejected != c.rejected {
 			t.Errorf("%s: claimed is %v, %d acknowledged, %d rejected", c.name, claimed, consumer.acked, consumer.rejected)
 		}
@@ -100,7 +100,7 @@ func TestRunTimeCountsFromEffectiveClaim(t *testing.T) {
 		s.store, s.lease = g, newLease(s.host, s.config.Worker, s.host.Monotonic())
 		key := execution.Key{ID: 7, Epoch: 1}
 		e := s.held.addEntry(key)
-		runs := s.claimRuns([]*admitted{{waiting: waiting{delivery: alone(new(settling), key)}, e: e}})
+		runs := s.claimRuns([]*run{{delivery: alone(new(settling), key), e: e}})
 		before, sent, claimed := time.Duration(0), time.Duration(0), len(runs) == 1
 		if claimed {
 			sent = runs[0].sent
@@ -117,7 +117,7 @@ func TestRunTimeCountsFromEffectiveClaim(t *testing.T) {
 // alone is a delivery of one dispatch.
 func alone(c broker.Consumer, key execution.Key) delivery {
 	m := newMessage(c, broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatches: []broker.Dispatch{{Key: key}}}})
-	return delivery{&m.delivery.Envelope.Dispatches[0], m}
+	return delivery{Dispatch: &m.delivery.Envelope.Dispatches[0], message: m}
 }
 
 // late is a database that says that a claim of row came too late. It calls meanwhile while it is
@@ -155,8 +155,8 @@ func TestDuplicateDuringLateClaimIsRejected(t *testing.T) {
 	e := s.held.addEntry(d.Key)
 	// Another one was found as a row too, and waits for the slot.
 	s.held.capacity = 1
-	s.waiting = []waiting{{delivery: delivery{&broker.Dispatch{Key: execution.Key{ID: 8, Epoch: 1}}, nil}, since: s.host.Monotonic()}}
-	s.claimRuns([]*admitted{{waiting: waiting{delivery: delivery{d.Dispatch, nil}, since: s.host.Monotonic()}, e: e}})
+	s.waiting = []delivery{{Dispatch: &broker.Dispatch{Key: execution.Key{ID: 8, Epoch: 1}}, since: s.host.Monotonic()}}
+	s.claimRuns([]*run{{delivery: delivery{Dispatch: d.Dispatch, since: s.host.Monotonic()}, e: e}})
 	if len(s.waiting) != 1 {
 		t.Error("a dispatch that has no message left with the one that was too late")
 	}
@@ -197,7 +197,8 @@ func (tw *twice) at(moment string) func() {
 // execution back before the timeout monitor.
 func (tw *twice) dies(since time.Duration, e *entry) {
 	tw.t.Helper()
-	tw.s.claimRuns([]*admitted{{waiting: waiting{delivery: tw.d, since: since}, e: e}})
+	tw.d.since = since
+	tw.s.claimRuns([]*run{{delivery: tw.d, e: e}})
 	if tw.first.rejected != 1 || tw.again.rejected != 1 || tw.first.acked+tw.again.acked != 0 || tw.s.held.isHeld(tw.d.Key) {
 		tw.t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
 			tw.when, tw.first.rejected, tw.first.acked, tw.again.rejected, tw.again.acked)
@@ -264,8 +265,8 @@ func TestLateClaimReportsWorkerWasFull(t *testing.T) {
 		row := execution.Execution{ScheduledAt: made, DispatchDeadline: made.Add(c.lifetime)}
 		s.store = &late{row: row, meanwhile: func() {}, beaten: func() { told++ }}
 		d := alone(new(settling), execution.Key{ID: 7, Epoch: 1})
-		since := s.host.Monotonic()
-		s.claimRuns([]*admitted{{waiting: waiting{delivery: d, since: since}, e: s.held.addEntry(d.Key)}})
+		d.since = s.host.Monotonic()
+		s.claimRuns([]*run{{delivery: d, e: s.held.addEntry(d.Key)}})
 		if told != c.told {
 			t.Errorf("%s: the worker told the database %d times that it was full, want %d", c.name, told, c.told)
 		}

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"sync"
+	"time"
 
 	"handoff/core/broker"
 )
@@ -53,11 +54,13 @@ func (m *message) reject() {
 	}
 }
 
-// delivery is one dispatch and the message that brought it; the message is nil if the dispatch was
-// found as a row.
+// delivery is one received dispatch.
 type delivery struct {
 	*broker.Dispatch
+	// message is the message that brought the dispatch, nil if the worker found it as a row.
 	message *message
+	// since is when the dispatch arrived, on the monotonic clock.
+	since time.Duration
 }
 
 // ack says that the dispatch no longer needs its message.

@@ -61,7 +61,7 @@ type session struct {
 	// consumer is nil while the worker would not receive a dispatch.
 	consumer broker.Consumer
 	// waiting holds the deliveries that found every run slot taken, the oldest first.
-	waiting []waiting
+	waiting []delivery
 	// reportedFull is the latest moment, on the monotonic clock, at which, as the database knows, the
 	// worker was full.
 	reportedFull time.Duration

@@ -37,7 +37,7 @@ func TestFailedStartMakesWorkerRest(t *testing.T) {
 func TestRestingWorkerTakesNoSlot(t *testing.T) {
 	session := finishing(&picky{})
 	dispatch := broker.Dispatch{Key: execution.Key{ID: 7, Epoch: 1}}
-	session.waiting = append(session.waiting, waiting{delivery{&dispatch, nil}, session.host.Monotonic()})
+	session.waiting = append(session.waiting, delivery{Dispatch: &dispatch, since: session.host.Monotonic()})
 	session.starts.restLonger(session.host.Monotonic())
 	if taken, late, left := session.nextWaiting(); len(taken)+len(late) > 0 || left <= 0 || left > firstRest {
 		t.Errorf("it took %d, gave back %d, and looks again after %v", len(taken), len(late), left)

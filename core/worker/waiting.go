@@ -10,13 +10,6 @@ import (
 	"handoff/core/host"
 )
 
-// waiting is a delivery that found every run slot taken, and when it came. Its message is not
-// acknowledged: it belongs to the broker until its execution is claimed.
-type waiting struct {
-	delivery
-	since time.Duration
-}
-
 // queueMessage makes a message's dispatches wait for run slots, and returns the deliveries to acknowledge.
 // A second delivery of an epoch that already waits replaces the first one: after a reconnect only
 // the new one can be settled, and within one session the old one is a duplicate. A delivery of an
@@ -28,7 +21,7 @@ func (s *session) queueMessage(m *message) (doubles []delivery) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range m.delivery.Envelope.Dispatches {
-		d := delivery{&m.delivery.Envelope.Dispatches[i], m}
+		d := delivery{&m.delivery.Envelope.Dispatches[i], m, now}
 		if held, taken := s.held.addDouble(d); held {
 			if !taken {
 				doubles = append(doubles, d)
@@ -36,20 +29,21 @@ func (s *session) queueMessage(m *message) (doubles []delivery) {
 			continue
 		}
 		if w := s.waitsFor(d.Key); w != nil {
-			doubles, w.delivery = append(doubles, w.delivery), d
+			d.since = w.since
+			doubles, *w = append(doubles, *w), d
 			continue
 		}
 		if s.draining {
 			s.leftover = append(s.leftover, d)
 			continue
 		}
-		s.waiting = append(s.waiting, waiting{d, now})
+		s.waiting = append(s.waiting, d)
 	}
 	return doubles
 }
 
 // waitsFor returns the delivery of an epoch that waits, nil if none waits. The caller holds t.mu.
-func (s *session) waitsFor(key execution.Key) *waiting {
+func (s *session) waitsFor(key execution.Key) *delivery {
 	for i := range s.waiting {
 		if w := &s.waiting[i]; w.Key == key {
 			return w
@@ -102,7 +96,7 @@ func (s *session) admitWaiting() time.Duration {
 // nextWaiting removes the first waiting deliveries: those that get a slot; or, if no slot is free
 // and the time of the first one is over, that one and those of its message. Otherwise it removes
 // nothing, and left is how long the first one may still wait, or the worker rests.
-func (s *session) nextWaiting() (taken []*admitted, late []waiting, left time.Duration) {
+func (s *session) nextWaiting() (taken []*run, late []delivery, left time.Duration) {
 	now := s.host.Monotonic()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,20 +128,20 @@ func (s *session) nextWaiting() (taken []*admitted, late []waiting, left time.Du
 
 // takeSlots holds as many of the first waiting deliveries as there are free slots, and as one
 // statement claims. The caller holds t.mu.
-func (s *session) takeSlots() (all []*admitted) {
+func (s *session) takeSlots() (all []*run) {
 	for i := range s.waiting[:min(len(s.waiting), mostRows)] {
 		e := s.held.addEntry(s.waiting[i].Key)
 		if e == nil {
 			break
 		}
-		all = append(all, &admitted{waiting: s.waiting[i], e: e})
+		all = append(all, &run{delivery: s.waiting[i], e: e})
 	}
 	return all
 }
 
 // removeWaiting removes the waiting deliveries of a message. The caller holds t.mu.
-func (s *session) removeWaiting(m *message) (removed []waiting) {
-	s.waiting = slices.DeleteFunc(s.waiting, func(w waiting) bool {
+func (s *session) removeWaiting(m *message) (removed []delivery) {
+	s.waiting = slices.DeleteFunc(s.waiting, func(w delivery) bool {
 		if w.message == m {
 			removed = append(removed, w)
 		}
@@ -191,10 +185,7 @@ func (s *session) slotPatience(action execution.Action) time.Duration {
 func (s *session) takeUnclaimed() []delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := s.leftover
-	for _, w := range s.waiting {
-		all = append(all, w.delivery)
-	}
+	all := slices.Concat(s.leftover, s.waiting)
 	s.leftover, s.waiting = nil, nil
 	return all
 }
