@@ -7,32 +7,29 @@ import (
 	"handoff/core/execution"
 )
 
-// absences remembers, for each need of the executions, when this executor last saw a fitting worker
-// and since when it has seen none, pass after pass. After a long pause between passes the grace of
-// an execution starts anew, because a worker may have fitted meanwhile. But the grace does not
-// depend on when the execution itself was looked at. Executors pass over an execution that waits
-// for a concurrency slot: if many waited for one slot, each would start its grace anew for ever.
-// Nor do they look at an execution while its fitting workers are full, but they know that those
-// workers are there.
+// absences remembers, for each need of the executions, when this executor last saw a fitting worker and since
+// when it has seen none. After a long pause between passes the grace of an execution restarts, because a
+// worker may have fitted meanwhile. The grace must not depend on when the execution itself was examined:
+// executors skip executions that wait for a concurrency slot, or whose fitting workers are full.
 type absences struct {
-	// patience is the longest pause between two passes after which the memory still counts.
+	// patience is the longest pause between two passes after which the memory is still valid.
 	patience time.Duration
-	// began is the first pass after the last long pause. looked is the latest pass.
+	// began is the time of the first pass after the last long pause, looked that of the latest pass.
 	began, looked time.Duration
-	// anyone has an entry for each runtime that a worker has fitted, few enough for a linear search.
-	// fitted has one for each worker and runtime, in the order in which passes see them.
+	// anyone has an entry for each runtime that a worker has fitted, few enough for a linear search. fitted
+	// has an entry for each worker and runtime, in the order in which passes see them.
 	anyone, fitted []presence
 }
 
-// presence is the last pass at which a worker fitted a runtime, and the first one after it at which
-// none did: the worker that an execution is pinned to, or any worker if that is 0.
+// presence records the last pass at which a worker fitted a runtime, and the first later pass at which it no
+// longer did. worker is 0 in an entry for any worker.
 type presence struct {
 	runtime    string
 	worker     execution.WorkerID
 	last, gone time.Duration
 }
 
-// noteRoster notes which workers a pass sees at a moment of the monotonic clock.
+// noteRoster records which workers a pass sees at the monotonic time now.
 func (a *absences) noteRoster(now time.Duration, f *roster) {
 	if a.fitted == nil || now-a.looked > a.patience {
 		a.began, a.anyone, a.fitted = now, a.anyone[:0], make([]presence, 0, len(f.workers))
@@ -57,8 +54,8 @@ func (a *absences) noteRoster(now time.Duration, f *roster) {
 	}
 }
 
-// noteFit notes in a list that a worker fits a runtime. It looks first where the entry is likely, and
-// returns where the next one is.
+// noteFit records in a list that a worker fits a runtime. It tries the index likely first, and returns the
+// index after the entry.
 func noteFit(list []presence, likely int, runtime string, worker execution.WorkerID, now time.Duration) (with []presence, next int) {
 	at := likely
 	if at >= len(list) || !list[at].isFor(runtime, worker) {
@@ -70,7 +67,7 @@ func noteFit(list []presence, likely int, runtime string, worker execution.Worke
 	return list, at + 1
 }
 
-// presenceIndex is the index of an entry, -1 if there is none.
+// presenceIndex returns the index of an entry, -1 if there is none.
 func presenceIndex(list []presence, runtime string, worker execution.WorkerID) int {
 	return slices.IndexFunc(list, func(p presence) bool { return p.isFor(runtime, worker) })
 }
@@ -93,7 +90,7 @@ func (a *absences) absenceBounds(row *execution.Execution) (least, most time.Dur
 	return a.looked - list[at].gone, a.looked - list[at].last
 }
 
-// absenceStart is when a row's current absence began. It is the same moment in each pass.
+// absenceStart returns when a row's current absence began, which is the same moment in each pass.
 func (a *absences) absenceStart(row *execution.Execution) time.Duration {
 	least, _ := a.absenceBounds(row)
 	return a.looked - least

@@ -11,19 +11,20 @@ import (
 	"handoff/core/telemetry"
 )
 
-// completionListener handles the end of an execution, once, in one transaction with the mark that
-// it was handled. Hints of completion start it early; the reconciler starts it in any case.
-// Afterwards it settles the children of the ended chain in batches: see children.go.
+// completionListener handles the end of an execution exactly once, in the transaction that marks it as
+// handled. Hints of completion trigger it early; the reconciler triggers it in any case. Afterwards it
+// settles the children of the ended chain in batches: see children.go.
 //
-// If nothing follows an end, the step that writes the end also handles it (store.Worker.Finish),
-// and the hint says so. Then only the scheduler has to be woken, because the worker has room. That
-// takes no statement. A hint that lies only costs time, because the reconciler finds the end.
+// If nothing follows an end, the step that writes the end also handles it (store.Worker.Finish), and the hint
+// says so. Then only the scheduler has to be woken, without a statement, because the worker has room. A wrong
+// hint only costs time, because the reconciler finds the end.
 type completionListener struct {
 	*Service
 	hints *hints
 	// unsettled wakes the loop that settles the remaining children.
 	unsettled host.Signal
-	// freed are the ends that were handled by their workers and have woken the scheduler.
+	// freed recognises repeated hints about ends that workers have handled: the first one wakes the
+	// scheduler.
 	freed hintPairs
 }
 
@@ -55,11 +56,10 @@ func (cl *completionListener) run(ctx context.Context) {
 	}
 }
 
-// handleHinted orchestrates the executions that hints named, in batches. The rows decide: a hint has no
-// effect if its execution is not terminal or was already handled. handle returns an error only when
-// the database is away. An end that can't be handled for another reason is left to the reconciler,
-// and its hint is acknowledged. The same applies to an execution that this program can't read: it
-// waits for a program that can, and survey reports it.
+// handleHinted handles the ended executions that hints named, in batches. The rows decide: a hint has no
+// effect if its execution is not terminal or was already handled. It returns an error only when the database
+// is away. The reconciler retries other failures, and their hints are acknowledged. An execution that this
+// program can't read waits for a program that can, and sampleDatabase reports it.
 func (cl *completionListener) handleHinted(ids []execution.ID) error {
 	for len(ids) > 0 {
 		n := min(len(ids), cl.config.Executor.BatchSize)
@@ -98,7 +98,7 @@ func (cl *completionListener) orchestrateEnded(rows []execution.Execution) (left
 			left = append(left, os[i].ID)
 			continue
 		}
-		// At debug, like the scheduler's line: there is one for each execution of the fleet.
+		// At level debug, like the scheduler's line: there is one for each execution.
 		cl.log.LogAttrs(context.Background(), slog.LevelDebug, "terminal state, handling orchestration",
 			slog.Int64("execution", int64(os[i].ID)), slog.String("status", statuses[i].String()))
 		if o.Retry != 0 {
@@ -117,9 +117,9 @@ func (cl *completionListener) orchestrateEnded(rows []execution.Execution) (left
 	return left, err
 }
 
-// commitOrchestrations handles all ends in one call. If that fails while the database answers, it handles each
-// end alone, so that one that can't be handled, or takes too long, does not hold up the others. It
-// returns an error only when the database is away, together with the outcomes before that.
+// commitOrchestrations handles all ends in one call. If that fails while the database answers, it handles
+// each end alone, so that a failing or slow one does not delay the others. An error means that the database
+// is away; the outcomes up to then are returned with it.
 func (cl *completionListener) commitOrchestrations(os []store.Orchestration) ([]store.Orchestrated, error) {
 	outcomes, err := askStore(cl.db, cl.store.Orchestrate, os)
 	switch {

@@ -10,28 +10,26 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Most executions have no concurrency limit and no pin, and avoid no worker. Then the choice of
-// their worker depends only on how many executions came before. So the scheduler chooses the worker
-// of the first row, of the second, and so on, before it knows the rows, and one statement claims
-// and dispatches them (store.Executor.DispatchDue). All other rows take two steps: a claim, and a
-// dispatch according to the needs of the row. The first statement says whether there are any, so
-// that no claim is made in vain, and it overtakes none of them.
+// Most executions have no concurrency limit and no pin, and avoid no worker. Then the choice of their worker
+// depends only on how many executions came before. So the scheduler assigns workers to the first row, the
+// second, and so on, before it knows the rows. One statement claims and dispatches them
+// (store.Executor.DispatchDue). All other rows take two steps: a claim, and a dispatch by the needs of the
+// row. The first statement reports whether there are such rows, and overtakes none of them.
 //
-// The workers of an offer must all fit the same runtimes and share none of them with other workers.
-// Otherwise the best worker for a row depends on the other rows (place), and the two steps decide.
+// The workers of an offer must all fit the same runtimes and share none of them with other workers. Otherwise
+// the best worker for a row depends on the other rows (placeRows), and the two steps decide.
 
-// leastPlaces is how many places an offer has at least, if so many are free. Each costs the executor and
-// the database some time, whether a row is due for it or not.
+// leastPlaces is the minimum number of places of an offer, if that many are free. Each place costs the
+// executor and the database time, whether or not a row is due for it.
 const leastPlaces = 8
 
-// placesPerOffer is how many places each offer of the next pass has: for twice the rows that recent passes
-// found, so that hardly any pass is too short, and no more than a batch. A pass that was too short is
-// followed by one with a whole batch.
+// placesPerOffer returns the number of places in each offer of the next pass: twice the rows that recent
+// passes found, at most a batch. A pass that offered too few is followed by one that offers a batch.
 func (s *scheduler) placesPerOffer() int {
 	return min(s.config.Executor.BatchSize, max(leastPlaces, 2*s.recent))
 }
 
-// noteDispatched notes how many rows a pass dispatched directly, and whether it was too short.
+// noteDispatched records how many rows a pass dispatched directly, and whether it offered too few places.
 func (s *scheduler) noteDispatched(rows int, full bool) {
 	s.recent = max(rows, s.recent/2)
 	if full {
@@ -39,14 +37,14 @@ func (s *scheduler) noteDispatched(rows int, full bool) {
 	}
 }
 
-// buildOffers are the free places of groups of workers, for at most `most` rows each, where a pass may take
-// a batch of rows. It leaves the loads as they were.
+// buildOffers returns the free places of groups of workers, at most `most` in each offer. batch is the
+// largest number that a pass may take. The loads stay unchanged.
 func (ro *roster) buildOffers(most, batch int) (offers []store.Offer, some bool) {
 	for _, runtimes := range ro.runtimeGroups() {
 		row := execution.Execution{Action: execution.Action{Runtime: runtimes[0]}}
 		o := store.Offer{Runtimes: runtimes, Spread: ro.dealPlaces(&row, most, false)}
 		o.Packed = o.Spread
-		// As many rows as a short pass has places are no sign of load.
+		// A short pass that is full is no sign of load.
 		if ro.most > 1 && (most == batch || len(o.Spread) < most) {
 			o.Packed = ro.dealPlaces(&row, most, true)
 		}
@@ -56,8 +54,8 @@ func (ro *roster) buildOffers(most, batch int) (offers []store.Offer, some bool)
 	return offers, some
 }
 
-// runtimeGroups are the sets of runtimes for which some workers fit all of the set's runtimes, and no
-// other worker fits any of them.
+// runtimeGroups returns the sets of runtimes for which some workers fit the whole set, and no other worker
+// fits any of it.
 func (ro *roster) runtimeGroups() [][]string {
 	var sets [][]string
 	for i := range ro.workers {
@@ -93,8 +91,8 @@ func (ro *roster) runtimeGroups() [][]string {
 	})
 }
 
-// dealPlaces places as many rows like the given one as there is room for, at most `most`, in the same way
-// as place does for known rows.
+// dealPlaces assigns places for as many rows like the given one as there is room for, at most `most`, as
+// placeRows does for known rows.
 func (ro *roster) dealPlaces(row *execution.Execution, most int, load bool) []store.Place {
 	among := ro.findContenders(row)
 	room := 0
@@ -121,9 +119,9 @@ func (ro *roster) dealPlaces(row *execution.Execution, most int, load bool) []st
 	return places
 }
 
-// dispatchDirectly makes the statement for the rows without restrictions, and publishes those that it has
-// dispatched. It returns whether other rows must be claimed, and whether another pass may find more
-// to do. Afterwards the loads of the roster include the dispatched rows.
+// dispatchDirectly dispatches rows without restrictions in one statement, and publishes them. It reports
+// whether other rows must be claimed, and whether another pass may find more to do. It adds the dispatched
+// rows to the loads of the roster.
 //
 // If the outcome is unknown, the executor does not know which rows were dispatched, as after a
 // crash: the reconciler publishes them.
@@ -143,8 +141,7 @@ func (s *scheduler) dispatchDirectly(f *roster) (others, more bool, err error) {
 		if store.Retriable(err) {
 			return false, false, err
 		}
-		// A row causes the error. The two steps work row by row, so that one row can't hold up all
-		// others.
+		// A row causes the error. The two steps work row by row, so that one row can't block all others.
 		s.log.LogAttrs(context.Background(), slog.LevelWarn, "dispatching in one step failed, this pass dispatches in two steps",
 			slog.Any("error", err))
 		return true, false, nil
@@ -162,7 +159,7 @@ func (s *scheduler) dispatchDirectly(f *roster) (others, more bool, err error) {
 			slog.Int64("epoch", int64(row.Epoch)), slog.Int64("worker", int64(row.Worker)), slog.String("name", f.workers[at].Name))
 	}
 	if answer.Unfit > 0 {
-		// A worker went away between the look and the step: look again soon.
+		// A worker became unavailable between the survey and the statement: retry soon.
 		s.scheduleRetryPass(lookAgain)
 	}
 	return answer.Others, answer.Full && len(answer.Rows) > 0, s.publishDispatches(answer.Rows, f.readsBlocks)

@@ -15,18 +15,18 @@ import (
 	"handoff/core/telemetry"
 )
 
-// sampler sets the gauges that only the database and the broker know, as often as the alert rules
-// expect. Every replica with a metrics listener does so; readers take the largest value. What can't
-// be asked twice in a row is no longer shown: an old value would look like a healthy one. How old
-// the values are is a figure of its own (telemetry.SampleAge), for the database and for the broker.
+// sampler sets the gauges whose values only the database and the broker know, as often as the alert rules
+// expect. Every replica with a metrics listener does so; readers take the largest value. Gauges that can't be
+// read twice in a row are dropped, because an old value would look healthy. telemetry.SampleAge is the age of
+// the values, for the database and for the broker.
 type sampler struct {
 	*Service
 	database, broker figureSource
-	// shown are the workers whose own gauges this process has set.
+	// shown holds the workers whose own gauges this process has set.
 	shown map[execution.WorkerID]bool
-	// slots are the actions whose gauges this process has set.
+	// slots holds the actions whose gauges this process has set.
 	slots map[string]bool
-	// open is how many dead letters were still open at the last pass.
+	// open is the number of open dead letters at the last pass.
 	open int
 	// held is the transaction that held back the stream of changes at the last pass, 0 for none, and
 	// heldSince when this process first saw it do so.
@@ -34,17 +34,17 @@ type sampler struct {
 	heldSince time.Duration
 }
 
-// figureSource is a server whose answers an executor shows.
+// figureSource is a server from which gauges are read.
 type figureSource struct {
 	name   string
 	gauges []telemetry.Figure
-	// read is when it last answered, at first when the executor began to ask; failed is how many
-	// passes have failed since.
+	// read is when it last answered, or when the sampler started; failed is the number of failed passes since
+	// then.
 	read   time.Duration
 	failed int
 }
 
-// tolerated is how many passes in a row may fail before the gauges of a source are dropped.
+// tolerated is the number of consecutive failed passes after which a source's gauges are still kept.
 const tolerated = 1
 
 func newSampler(s *Service) *sampler {
@@ -63,7 +63,7 @@ func newSampler(s *Service) *sampler {
 	}
 }
 
-// readSource reads a source, and shows how old its values are.
+// readSource reads a source, and sets the age of its values.
 func (s *sampler) readSource(of *figureSource, read func() error) error {
 	err := read()
 	now := s.host.Monotonic()
@@ -99,17 +99,16 @@ func (s *sampler) run(ctx context.Context) {
 	}
 }
 
-// meetBroker waits for the first session of the broker, for at most a statement timeout: otherwise
-// the first pass after every start would count as failed.
+// meetBroker waits for the first session with the broker, for at most a statement timeout. Otherwise the
+// first pass after every start would fail.
 func (s *sampler) meetBroker(ctx context.Context) {
 	within, cancel := s.host.WithTimeout(ctx, s.config.Executor.StatementTimeout)
 	defer cancel()
 	_, _ = s.client.Session(within)
 }
 
-// sampleBroker sets the broker's figures: whether it takes messages, and what is in the dead letter
-// queue. A missing queue counts as one without consumers. Without dead lettering there is no queue
-// to ask for, and an open session is the answer.
+// sampleBroker sets the broker's gauges: whether it blocks publishers, and the size of the dead letter queue.
+// A missing queue counts as one without consumers. Without dead lettering there is no such queue.
 func (s *sampler) sampleBroker() error {
 	blocked, err := s.client.Blocked()
 	if err != nil {
@@ -130,7 +129,7 @@ func (s *sampler) sampleBroker() error {
 	return nil
 }
 
-// flagValue is the value of a gauge that is 1 while something holds.
+// flagValue returns 1 while a condition holds, else 0.
 func flagValue(holds bool) int64 {
 	if holds {
 		return 1
@@ -193,7 +192,7 @@ func (s *sampler) countSlots(slots []store.SlotsInUse) {
 	}
 }
 
-// measureStream sets for how long this process has seen one transaction hold back the stream.
+// measureStream sets the gauge for how long one transaction has held back the stream of changes.
 func (s *sampler) measureStream(held uint64) {
 	if held == 0 || held != s.held {
 		s.held, s.heldSince = held, s.host.Monotonic()
@@ -201,7 +200,7 @@ func (s *sampler) measureStream(held uint64) {
 	s.recorder.Set(telemetry.StreamHeld, int64(s.host.Monotonic()-s.heldSince), telemetry.Labels{})
 }
 
-// conditions of a worker in telemetry.Workers.
+// The conditions of a worker in telemetry.Workers.
 const (
 	live = iota
 	stale
@@ -210,7 +209,7 @@ const (
 )
 
 // workerCondition returns a worker's condition and health. A stale or deaf worker counts as unhealthy,
-// because it is no more use than one that fails.
+// because it is of no use.
 func (s *sampler) workerCondition(w *store.WorkerRow) (condition int, health execution.Health) {
 	switch {
 	case !w.LeaseValid():
@@ -221,7 +220,7 @@ func (s *sampler) workerCondition(w *store.WorkerRow) (condition int, health exe
 	return live, assessWorker(w, &s.config, s.probes.isAvoided(w.Incarnation)).health
 }
 
-// countWorkers sets how many workers are in each state, including states without workers.
+// countWorkers sets the number of workers in each state, including states without workers.
 func (s *sampler) countWorkers(workers []store.WorkerRow) {
 	var counts [execution.Lost + 1][conditions][execution.Unhealthy + 1]int64
 	for i := range workers {

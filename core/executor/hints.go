@@ -10,7 +10,7 @@ import (
 	"handoff/core/host"
 )
 
-// hintPrefetch bounds the hint messages that wait for a pass.
+// hintPrefetch is the maximum number of hint messages that wait for a pass.
 const hintPrefetch = 200
 
 // hints collects the hints of messages until a pass has acted on them. A message is acknowledged
@@ -23,7 +23,7 @@ type hints struct {
 	held []heldHint
 	// latest is the consumer through which each queue delivered most recently.
 	latest map[string]broker.Consumer
-	// spare is an empty list for the next hints.
+	// spare is an empty list whose memory the next hints reuse.
 	spare []heldHint
 }
 
@@ -31,7 +31,7 @@ type heldHint struct {
 	queue    string
 	consumer broker.Consumer
 	delivery broker.Delivery
-	// again says that a pass has had it before, and failed.
+	// again reports whether an earlier pass has tried it and failed.
 	again bool
 }
 
@@ -63,9 +63,9 @@ func (h *hints) holdHint(queue string, c broker.Consumer, d broker.Delivery) {
 	h.wake.Set()
 }
 
-// isReturned says that the broker has taken a hint back, because its connection has ended, and
-// delivers it again. If such hints stayed, every reconnect while the database is away would add one
-// prefetch to the held hints. The lock is held.
+// isReturned reports whether the broker redelivers a hint because its connection has ended. If such hints
+// stayed, every reconnect while the database is away would add one prefetch to the held hints. The caller
+// holds the lock.
 func (h *hints) isReturned(x heldHint) bool { return x.consumer != h.latest[x.queue] }
 
 // takeHeld removes all held hints.
@@ -77,7 +77,7 @@ func (h *hints) takeHeld() []heldHint {
 	return held
 }
 
-// settleHeld acknowledges hints that a pass has acted on, or holds them again for another pass.
+// settleHeld acknowledges hints that a pass has acted on, or keeps them for another pass.
 func (h *hints) settleHeld(held []heldHint, done bool) {
 	if !done {
 		for i := range held {
@@ -97,9 +97,9 @@ func (h *hints) settleHeld(held []heldHint, done bool) {
 	h.mu.Unlock()
 }
 
-// terminalExecutions are the executions that the hints call terminal, each once, in order of arrival.
-// handled are those whose ends were handled already. A hint that is held again names none of these:
-// the scheduler was woken for them when the first pass began.
+// terminalExecutions returns the executions that hints report as terminal, each once, in order of arrival.
+// handled lists the ones whose ends were handled already, without those of an earlier pass, which woke the
+// scheduler for them.
 func terminalExecutions(held []heldHint) (ids, handled []execution.ID) {
 	seen := make(map[execution.ID]bool, len(held))
 	for _, x := range held {
@@ -118,19 +118,18 @@ func terminalExecutions(held []heldHint) (ids, handled []execution.ID) {
 	return ids, handled
 }
 
-// hintPairs recognises the second of the two hints about each end (broker.Notifier.Changed): one says
-// that the status has changed, one that the execution is complete. The second needs no action. They
-// may come in any order, and one may be lost. Its memory is bounded; an
-// end that it has forgotten counts as new.
+// hintPairs recognises the second of the two hints about each end (broker.Notifier.Changed): one reports the
+// change of status, one the completion. The second needs no action. They may arrive in any order, and one may
+// be lost. The memory is bounded; a forgotten end counts as new.
 type hintPairs struct {
-	// young are the ends announced once. When they become too many, they replace old.
+	// young holds the ends announced once. When it is full, it replaces old.
 	young, old map[execution.ID]bool
 }
 
 // mostHintPairs bounds each of the two lists.
 const mostHintPairs = 10_000
 
-// recordEnds says whether any of the ends is announced for the first time.
+// recordEnds records ends, and reports whether any of them is announced for the first time.
 func (h *hintPairs) recordEnds(ids []execution.ID) (any bool) {
 	for _, id := range ids {
 		if h.young[id] || h.old[id] {

@@ -10,14 +10,14 @@ import (
 	"handoff/core/telemetry"
 )
 
-// leaseMonitor marks workers lost. A lease is over when two clocks agree: the database's clock says
-// that it has expired, and this executor has seen the same heartbeat number for a full lease on its
-// own monotonic clock. So no worker is lost because the database's clock was set, or because an
-// executor or the database was away for longer than a lease (defects D35, D47). When the leases of
-// too many workers are over at once, the brake holds it back.
+// leaseMonitor marks workers lost. A lease is over when two clocks agree: the database's clock says that it
+// has expired, and this executor has seen the same heartbeat number for a full lease on its own monotonic
+// clock. So no worker is marked lost because the database's clock was set, or because an executor or the
+// database was away for longer than a lease (defects D35, D47). When too many leases are over at once, the
+// brake limits it.
 type leaseMonitor struct {
 	*Service
-	// Only one task reads and writes the following fields.
+	// Only one task uses the following fields.
 	watched map[execution.WorkerID]beatWatch
 	brake   brake
 	// outageEnded is the end of the outage after which the watch began.
@@ -52,9 +52,8 @@ func (l *leaseMonitor) run(ctx context.Context) {
 func (l *leaseMonitor) checkLeases(ctx context.Context) error {
 	workers, err := askStore(l.db, l.store.Workers, nil)
 	if err != nil {
-		// While it could not look, the monitor has not seen a heartbeat stand still. So it watches
-		// anew, and workers that the same outage cut off have a full lease to come back (defect
-		// D47).
+		// The monitor could not observe heartbeats meanwhile. So it restarts its watch, and workers that the
+		// same outage cut off have a full lease to recover (defect D47).
 		clear(l.watched)
 		return err
 	}
@@ -84,7 +83,7 @@ func (l *leaseMonitor) checkLeases(ctx context.Context) error {
 	return l.reconcileOwners(ctx)
 }
 
-// sinceBeat is how long ago an incarnation sent its last heartbeat.
+// sinceBeat returns how long ago an incarnation sent its last heartbeat.
 func sinceBeat(workers []store.WorkerRow, incarnation execution.Incarnation) time.Duration {
 	for i := range workers {
 		if workers[i].Incarnation == incarnation {
@@ -94,8 +93,8 @@ func sinceBeat(workers []store.WorkerRow, incarnation execution.Incarnation) tim
 	return 0
 }
 
-// surveyWorkers updates the watch, and tells the brake which workers departed. It returns the workers
-// whose lease is over, and how many workers are not gone.
+// surveyWorkers updates the watch, and reports departed workers to the brake. It returns the workers whose
+// lease is over, and the number of workers that are not gone.
 func (l *leaseMonitor) surveyWorkers(workers []store.WorkerRow) (over []store.Reap, alive int) {
 	now := l.host.Monotonic()
 	for i := range workers {
@@ -111,8 +110,7 @@ func (l *leaseMonitor) surveyWorkers(workers []store.WorkerRow) (over []store.Re
 		alive++
 		delete(l.brake.departed, w.ID)
 		if w.Lifecycle == execution.NoLifecycle {
-			// This lifecycle is a newer program's value, so this program does not know whether the
-			// lease counts.
+			// This lifecycle is a newer program's value, so this program can't tell whether the lease counts.
 			delete(l.watched, w.ID)
 			continue
 		}
@@ -127,7 +125,8 @@ func (l *leaseMonitor) surveyWorkers(workers []store.WorkerRow) (over []store.Re
 	return over, alive
 }
 
-// applyBrake asks the brake which of over may be reaped now, and raises an alarm.
+// applyBrake returns the workers of over that the brake lets the monitor reap now. It logs and records when
+// the brake engages or releases.
 func (l *leaseMonitor) applyBrake(ctx context.Context, over []store.Reap, alive int) []store.Reap {
 	was := l.brake.engaged
 	reaps := l.brake.admitReaps(l.host.Monotonic(), over, alive)

@@ -7,17 +7,16 @@ import (
 	"handoff/core/store"
 )
 
-// leaseWatch is the scheduler's second clock for leases. When the database's clock is set forwards,
-// every lease is over by that clock until its worker's next heartbeat. If the scheduler trusted
-// that, it would find no workers and fail waiting executions. So a worker whose lease is over
-// counts as gone only after this executor has seen the same heartbeat for a whole lease on its own
-// clock. Only the scheduling task uses it.
+// leaseWatch is the scheduler's second clock for leases. When the database's clock is set forwards, every
+// lease is over by that clock until its worker's next heartbeat. Then the scheduler would find no workers and
+// fail waiting executions. So a worker whose lease is over counts as gone only after this executor has seen
+// the same heartbeat for a whole lease on its own clock. Only the scheduling task uses it.
 type leaseWatch struct {
 	lease time.Duration
 	seen  map[execution.WorkerID]beatWatch
 }
 
-// noteBeats notes the latest heartbeat of each worker at a moment of the monotonic clock.
+// noteBeats records the latest heartbeat of each worker at the monotonic time now.
 func (l *leaseWatch) noteBeats(now time.Duration, workers []store.WorkerRow) {
 	if l.seen == nil {
 		l.seen = make(map[execution.WorkerID]beatWatch, len(workers))
@@ -30,8 +29,8 @@ func (l *leaseWatch) noteBeats(now time.Duration, workers []store.WorkerRow) {
 	}
 }
 
-// expectsWorker says that a worker would fit the row, except that its lease is over by the database's
-// clock alone, or that this program can't read its row, which another executor may.
+// expectsWorker reports whether a worker would fit the row, except that its lease is over by the database's
+// clock alone, or that only another executor can read its row.
 func (l *leaseWatch) expectsWorker(now time.Duration, workers []store.WorkerRow, row *execution.Execution) bool {
 	for i := range workers {
 		w := &workers[i]

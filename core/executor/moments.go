@@ -7,16 +7,15 @@ import (
 	"handoff/core/host"
 )
 
-// mostMoments bounds the remembered moments. Beyond it the latest are forgotten; a poll then finds
-// the rows that are due.
+// mostMoments is the maximum number of moments. Beyond it the latest are dropped; a poll then finds the due
+// rows.
 const mostMoments = 1000
 
-// dueTimes are the moments, on the monotonic clock, at which rows are known to become due, the
-// earliest first. All of them count, not only the first: after a pass at the first moment the
-// second one is still to come.
+// dueTimes lists the moments, on the monotonic clock, at which rows are known to become due, the earliest
+// first. It keeps all of them, because a pass at the first moment leaves the second one ahead.
 type dueTimes []time.Duration
 
-// add remembers a moment.
+// add adds a moment.
 func (d *dueTimes) add(at time.Duration) {
 	i, known := slices.BinarySearch(*d, at)
 	if known || i >= mostMoments {
@@ -27,7 +26,7 @@ func (d *dueTimes) add(at time.Duration) {
 	}
 }
 
-// dropUntil forgets the moments that have passed.
+// dropUntil drops the moments that have passed.
 func (d *dueTimes) dropUntil(now time.Duration) {
 	i, known := slices.BinarySearch(*d, now)
 	if known {
@@ -36,7 +35,7 @@ func (d *dueTimes) dropUntil(now time.Duration) {
 	*d = slices.Delete(*d, 0, i)
 }
 
-// next is the earliest moment, host.Forever if there is none.
+// next returns the earliest moment, host.Forever if there is none.
 func (d dueTimes) next() time.Duration {
 	if len(d) == 0 {
 		return host.Forever

@@ -11,14 +11,13 @@ import (
 	"handoff/core/telemetry"
 )
 
-// A part that only observes finds the rows that it would act on and lets the database check them
-// under the guard of the act itself. It reports the result in a log line, in the figure
-// handoff_observed_total and in the table observation. It changes nothing else. The database
-// records each dispatch, and each outage of a worker, once. So neither the next pass nor another or
-// restarted executor reports it a second time. If the answer of such a call is lost, the
-// observation is in the table but in no log.
+// A part in mode observe finds the rows that it would act on, and lets the database check them under the
+// guard of the act itself. It reports the result in a log line, the metric handoff_observed_total and the
+// table observation. It changes nothing else. The database records each dispatch, and each outage of a
+// worker, once, so no later pass or other executor repeats the report. If the answer of such a call is lost,
+// the observation is in the table but in no log.
 
-// timeoutSweep is the timeout monitor's action on its findings: sweep, or observe.
+// timeoutSweep returns the timeout monitor's action on its findings: sweepFinding or observeFinding.
 func (s *Service) timeoutSweep() func(context.Context, store.Finding, func(*execution.Execution) store.Reclaim) error {
 	if s.config.Executor.TimeoutMonitor == config.Observe {
 		return s.observeFinding
@@ -26,7 +25,7 @@ func (s *Service) timeoutSweep() func(context.Context, store.Finding, func(*exec
 	return s.sweepFinding
 }
 
-// observeFinding is sweep without a take-back: it records the effect that the reclaims would have.
+// observeFinding is sweepFinding without reclaims: it records the effect that they would have.
 func (s *Service) observeFinding(ctx context.Context, f store.Finding, decide func(*execution.Execution) store.Reclaim) error {
 	var refused error
 	err := s.drainFinding(ctx, f, func(rows []execution.Execution) (left []execution.ID, err error) {
@@ -49,7 +48,7 @@ func (s *Service) observeFinding(ctx context.Context, f store.Finding, decide fu
 	return errors.Join(err, refused)
 }
 
-// reportObservation reports the act that the timeout monitor would take.
+// reportObservation logs and counts the act that the timeout monitor would take.
 func (s *Service) reportObservation(ctx context.Context, r *store.Reclaim, row *execution.Execution, would execution.Status) {
 	s.recorder.Add(telemetry.Observed, 1, telemetry.Labels{r.By.String(), would.String()})
 	since, what, then := row.ScheduledAt, "execution has been scheduled too long", "mark it "+would.String()
@@ -65,15 +64,14 @@ func (s *Service) reportObservation(ctx context.Context, r *store.Reclaim, row *
 		slog.String("name", s.owners.workerName(row.Worker)), slog.Duration("age", max(age, r.Age)), slog.String("reason", r.Reason.String()))
 }
 
-// purgeObservations deletes observations that are older than dead_letter.ttl_ms, whether or not
-// anything still observes.
+// purgeObservations deletes observations that are older than dead_letter.ttl_ms, in any mode.
 func (s *Service) purgeObservations(ctx context.Context) error {
 	return s.repeatBatches(ctx, func(ctx context.Context, limit int) (int, error) {
 		return s.store.PurgeObservations(ctx, s.config.MessageQueue.RabbitMQ.DeadLetter.Kept(), limit)
 	})
 }
 
-// logObservers logs at start which parts only observe, and which work nobody does meanwhile.
+// logObservers logs at start which parts only observe, and which work is not done meanwhile.
 func (s *Service) logObservers(ctx context.Context) {
 	if s.config.Executor.TimeoutMonitor == config.Observe {
 		s.log.LogAttrs(ctx, slog.LevelWarn, "the timeout monitor only observes: a confirmed dispatch stays scheduled if its message is lost or its live worker neither claims nor rejects it, "+

@@ -10,18 +10,18 @@ import (
 	"handoff/core/store"
 )
 
-// workerNeed is what an execution requires of a worker.
+// workerNeed is the requirement of an execution on its worker.
 type workerNeed struct {
 	runtime string
 	pinned  execution.WorkerID
 }
 
-// givenWarnings remembers the scheduler's warnings, so that each outage gives one line and not one a
-// pass. Only the scheduling task uses it. It holds at most one entry for each worker and each need.
+// givenWarnings remembers the scheduler's warnings, so that each outage is logged once and not at every pass.
+// Only the scheduling task uses it. It has at most one entry for each worker and each need.
 type givenWarnings struct {
-	// stale is the last heartbeat of each worker that was warned of.
+	// stale is the last heartbeat of each worker in a logged warning.
 	stale map[execution.WorkerID]lastBeat
-	// absent is since when no worker has fitted each need that was warned of.
+	// absent is since when no worker has fitted each need in a logged warning.
 	absent map[workerNeed]time.Duration
 }
 

@@ -13,13 +13,13 @@ import (
 	"handoff/core/telemetry"
 )
 
-// reclaimRows takes rows back, announces the changes, and returns how many rows it took.
+// reclaimRows reclaims rows, announces the changes, and returns the number of reclaimed rows.
 func (s *Service) reclaimRows(rs []store.Reclaim) (taken int, err error) {
 	ids, err := s.reclaimRowsFunc(rs, nil)
 	return len(ids), err
 }
 
-// reclaimRowsFunc takes rows back and returns the ids of those that it took. It calls onTaken for each of them,
+// reclaimRowsFunc reclaims rows and returns the ids of the reclaimed ones. It calls onTaken for each of them,
 // unless onTaken is nil.
 func (s *Service) reclaimRowsFunc(rs []store.Reclaim, onTaken func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
 	taken, err = s.reclaimBatch(rs, onTaken)
@@ -29,9 +29,8 @@ func (s *Service) reclaimRowsFunc(rs []store.Reclaim, onTaken func(*store.Reclai
 	return taken, err
 }
 
-// reclaimBatch is take for callers that themselves find the row that the database refuses: it
-// returns the error of the batch. After a passing error, it has taken the rows that were answered
-// beside it.
+// reclaimBatch is reclaimRowsFunc for callers that find a refused row themselves: it returns the error of the
+// batch. After a retriable error, it has reclaimed the rows that were answered alongside the error.
 func (s *Service) reclaimBatch(rs []store.Reclaim, onTaken func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
 	if len(rs) == 0 {
 		return nil, nil
@@ -44,7 +43,7 @@ func (s *Service) reclaimBatch(rs []store.Reclaim, onTaken func(*store.Reclaim, 
 	for i := range outcomes {
 		o := &outcomes[i]
 		if err != nil && o.Row.ID != rs[i].Key.ID {
-			continue // not answered, as a row that somebody has locked
+			continue // not answered, such as a locked row
 		}
 		if !o.Applied {
 			s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{rs[i].By.String()})
@@ -66,8 +65,8 @@ func (s *Service) reclaimBatch(rs []store.Reclaim, onTaken func(*store.Reclaim, 
 	return taken, err
 }
 
-// reclaimOneByOne takes rows back after the database has refused their batch: one bad row must not
-// stop the others. It returns the error of the batch only if no row could be taken.
+// reclaimOneByOne reclaims rows after the database has refused their batch: one bad row must not stop the
+// others. It returns the error of the batch only if no row could be reclaimed.
 func (s *Service) reclaimOneByOne(rs []store.Reclaim, refusal error, onTaken func(*store.Reclaim, *store.Outcome)) (taken []execution.ID, err error) {
 	for i := range rs {
 		ids, err := s.reclaimRowsFunc(rs[i:i+1], onTaken)
@@ -83,9 +82,9 @@ func (s *Service) reclaimOneByOne(rs []store.Reclaim, refusal error, onTaken fun
 	return taken, nil
 }
 
-// sweepFinding reclaims the rows of a finding, batch by batch, until a batch is not full or ctx ends.
-// decide skips a row by returning the zero Reclaim. Rows that can't be reclaimed do not stop the
-// others: the pass goes on and returns their errors at its end.
+// sweepFinding reclaims the rows of a finding, batch by batch, until a batch is not full or ctx ends. decide
+// skips a row by returning the zero Reclaim. Rows that can't be reclaimed do not stop the others: the pass
+// continues and returns their errors at its end.
 func (s *Service) sweepFinding(ctx context.Context, cause store.Finding, decide func(*execution.Execution) store.Reclaim) error {
 	var refused error
 	err := s.drainFinding(ctx, cause, func(rows []execution.Execution) (left []execution.ID, err error) {
@@ -108,7 +107,7 @@ func (s *Service) sweepFinding(ctx context.Context, cause store.Finding, decide 
 	return errors.Join(err, refused)
 }
 
-// reclaimsOf are the reclaims of a finding's rows, without those that decide skips, and their rows.
+// reclaimsOf returns the reclaims of a finding's rows, without those that decide skips, and their rows.
 func reclaimsOf(rows []execution.Execution, f store.Finding, decide func(*execution.Execution) store.Reclaim) (rs []store.Reclaim, of []*execution.Execution) {
 	for i := range rows {
 		if r := decide(&rows[i]); r.Key.ID != 0 {
@@ -119,7 +118,7 @@ func reclaimsOf(rows []execution.Execution, f store.Finding, decide func(*execut
 	return rs, of
 }
 
-// unclaimedReclaim is the reclaim of a row that no worker has claimed: the row is failed or dispatched
+// unclaimedReclaim returns the reclaim of a row that no worker has claimed: the row fails or is dispatched
 // again, as configured.
 func (s *Service) unclaimedReclaim(row *execution.Execution, by execution.Part, reason execution.Reason, text string) store.Reclaim {
 	return store.Reclaim{
@@ -131,25 +130,25 @@ func (s *Service) unclaimedReclaim(row *execution.Execution, by execution.Part, 
 	}
 }
 
-// reclaimCount is how often a dispatch of a row was taken back before this one, whether it counted or
-// not: each dispatch and each take-back has raised the epoch. It includes those that do not count,
-// because a row that can't be delivered would otherwise be dispatched again every second.
+// reclaimCount returns how often a row was reclaimed before: each dispatch and each reclaim has raised the
+// epoch. It includes reclaims that do not count, because an undeliverable row would otherwise be dispatched
+// every second.
 func reclaimCount(row *execution.Execution) int {
 	return max(row.Dispatches, min(int(row.Epoch-1)/2, mostDoublings))
 }
 
-// mostDoublings bounds the backoff from take-backs that do not count: they are nobody's fault, and
-// when their cause is gone the row should not wait for minutes.
+// mostDoublings bounds the backoff from reclaims that do not count: when their cause is gone, the row should
+// not wait for minutes.
 const mostDoublings = 5
 
-// undeliverableReclaim is the reclaim of a row whose message the broker returned or refused.
+// undeliverableReclaim returns the reclaim of a row whose message the broker returned or refused.
 func (s *Service) undeliverableReclaim(row *execution.Execution, reason execution.Reason) store.Reclaim {
 	r := s.unclaimedReclaim(row, execution.Scheduler, reason, "Dispatch could not be delivered to the worker's queue")
 	r.Cause = store.Undeliverable
 	return r
 }
 
-// lostReclaim is the reclaim of a row whose worker is gone.
+// lostReclaim returns the reclaim of a row whose worker is gone.
 func (s *Service) lostReclaim(row *execution.Execution, by execution.Part) store.Reclaim {
 	if row.Status == execution.Scheduled {
 		return s.unclaimedReclaim(row, by, execution.WorkerUnavailable, "Worker became unavailable before it picked up the task")

@@ -23,9 +23,7 @@ type scheduler struct {
 	// due are the moments at which a row is known to be due.
 	due dueTimes
 
-	// Used only by the scheduling task. roster: the workers of this pass; absent: since when no worker
-	// fits; leases: the beats seen; told: the warnings given; recent: about how many rows the last
-	// passes dispatched directly.
+	// Used only by the scheduling task. recent is about how many rows the last passes dispatched directly.
 	roster roster
 	absent absences
 	leases leaseWatch
@@ -42,8 +40,8 @@ func newScheduler(s *Service) *scheduler {
 	}
 }
 
-// wakeIn asks for a pass after d, and for one now, so that the loop learns of an earlier moment to
-// wait for. This is only in the memory of this process: if the process dies, a poll finds the row.
+// wakeIn requests a pass after d, and one now, so that the loop recomputes its pause. If the process dies, a
+// poll finds the row.
 func (s *scheduler) wakeIn(d time.Duration) {
 	if d > 0 {
 		at := s.host.Monotonic() + d
@@ -54,13 +52,13 @@ func (s *scheduler) wakeIn(d time.Duration) {
 	s.hints.wake.Set()
 }
 
-// grain is the distance between two looks at rows that were given back: rows that were given back
-// one by one within it are looked at together.
+// grain is the shortest distance between two retry passes: rows that were released within it are retried
+// together.
 const grain = 500 * time.Millisecond
 
-// scheduleRetryPass asks for a pass when a row that was just given back for d is due again. Without it, a
-// wake in between would delay that by up to a whole interval. Only the scheduling task calls it, so
-// it wakes no task.
+// scheduleRetryPass requests a pass when a row that was just released for d is due again. Without it, a wake
+// in between would delay the row by up to a whole interval. Only the scheduling task calls it, so it wakes no
+// task.
 func (s *scheduler) scheduleRetryPass(d time.Duration) {
 	at := s.host.Monotonic() + d + grain - 1
 	s.mu.Lock()
@@ -68,8 +66,8 @@ func (s *scheduler) scheduleRetryPass(d time.Duration) {
 	s.mu.Unlock()
 }
 
-// passPause is how long to wait for the next pass: until a row is known to be due, at most until the
-// next poll.
+// passPause returns the pause before the next pass: until a row is known to be due, at most until the next
+// poll.
 func (s *scheduler) passPause() time.Duration {
 	now := s.host.Monotonic()
 	s.mu.Lock()
@@ -101,8 +99,8 @@ func (s *scheduler) run(ctx context.Context) {
 	}
 }
 
-// scheduleDue makes passes until one finds all that was due. It schedules nothing while the broker is
-// away or holds publishers back: a dispatch that can't be published only uses up its deadline.
+// scheduleDue makes passes until nothing more is due. It schedules nothing while the broker is away or blocks
+// publishers: a dispatch that can't be published only uses up its deadline.
 func (s *scheduler) scheduleDue(ctx context.Context) error {
 	now := s.host.Monotonic()
 	s.mu.Lock()
@@ -117,9 +115,8 @@ func (s *scheduler) scheduleDue(ctx context.Context) error {
 	return nil
 }
 
-// scheduleBatch dispatches one batch of the rows without restrictions. If others are due, it claims one
-// batch of all and dispatches or parks every row of it. It returns whether another pass may find
-// more to do.
+// scheduleBatch dispatches one batch of the rows without restrictions. If others are due, it claims one batch
+// of all kinds and dispatches or parks each row. It reports whether another pass may find more to do.
 func (s *scheduler) scheduleBatch() (more bool, err error) {
 	roster := &s.roster
 	workers, err := askStore(s.db, s.store.Workers, roster.workers)
@@ -140,8 +137,8 @@ func (s *scheduler) scheduleBatch() (more bool, err error) {
 	return more || again, err
 }
 
-// claimAndDispatch claims one batch, and dispatches or parks every row of it. It returns whether another
-// pass may find more to do.
+// claimAndDispatch claims one batch, and dispatches or parks each row. It reports whether another pass may
+// find more to do.
 func (s *scheduler) claimAndDispatch(roster *roster) (more bool, err error) {
 	c, workers := s.config.Executor, roster.workers
 	demands, pools := roster.buildDemands(c.BatchSize)
@@ -178,7 +175,7 @@ func (s *scheduler) newDispatch(row *execution.Execution, w *store.WorkerRow, li
 	return store.Dispatch{Key: row.Key(), Worker: w.WorkerKey, Timeout: timeout, Limit: limit}
 }
 
-// newPark decides about a row that no worker can take now. Overload is not a failure: while fitting
+// newPark returns the park of a row that no worker can take now. Overload is not a failure: while fitting
 // workers are only full, the grace does not run.
 func (s *scheduler) newPark(row *execution.Execution, f *roster) store.Park {
 	c := s.config.Executor
@@ -197,9 +194,9 @@ func (s *scheduler) newPark(row *execution.Execution, f *roster) store.Park {
 	return p
 }
 
-// reunionTime is how long after its own connection to the broker an executor waits for the workers'
-// connections. When a broker returns, all workers are without a consumer, and the first executor to
-// return must not conclude that there are no workers.
+// reunionTime returns how long an executor waits for the workers to reconnect after it has reconnected to the
+// broker itself. When a broker recovers, no worker has a consumer yet, and the executor must not conclude
+// that there are no workers.
 func (s *scheduler) reunionTime() time.Duration {
 	return s.config.MessageQueue.RabbitMQ.ReconnectMax + 2*s.config.Executor.StatementTimeout
 }
@@ -236,8 +233,8 @@ type assignment struct {
 	name   string
 }
 
-// handOff commits the dispatches and publishes them. blocks says which incarnations read messages
-// of several dispatches.
+// handOff commits the dispatches and publishes them. blocks reports whether an incarnation reads messages of
+// several dispatches.
 func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnation) bool) (placed int, err error) {
 	if len(chosen) == 0 {
 		return 0, nil
@@ -250,7 +247,7 @@ func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnati
 	if err != nil {
 		return 0, err
 	}
-	rows := make([]execution.Execution, 0, len(results)) // they are large, and growing would copy them
+	rows := make([]execution.Execution, 0, len(results)) // growing would copy these large values
 	var unfit []store.Park
 	for i := range results {
 		r := &results[i]
@@ -258,12 +255,12 @@ func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnati
 		case r.Applied:
 			rows = append(rows, r.Row)
 			s.recorder.Add(telemetry.Assignments, 1, telemetry.Labels{chosen[i].health.String()})
-			// Only at level debug: executors dispatch the work of a whole fleet, and the audit
-			// keeps the same for good.
+			// Only at level debug: executors dispatch the work of a whole fleet, and the audit keeps it
+			// permanently.
 			s.log.LogAttrs(context.Background(), slog.LevelDebug, "scheduled execution to worker", slog.Int64("execution", int64(r.Row.ID)),
 				slog.Int64("epoch", int64(r.Row.Epoch)), slog.Int64("worker", int64(r.Row.Worker)), slog.String("name", chosen[i].name))
 		case r.WorkerUnfit:
-			// The worker went away between the look and the dispatch: look again soon.
+			// The worker became unavailable between the survey and the dispatch: retry soon.
 			unfit = append(unfit, store.Park{Key: ds[i].Key, Delay: lookAgain})
 		default:
 			s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Scheduler.String()})
@@ -272,11 +269,11 @@ func (s *scheduler) handOff(chosen []assignment, blocks func(execution.Incarnati
 	return len(rows), errors.Join(s.publishDispatches(rows, blocks), s.releaseParked(unfit))
 }
 
-// lookAgain is the delay after a dispatch whose worker was gone: short, but not a hot loop.
+// lookAgain is the delay after a dispatch whose worker was gone: short, but no hot loop.
 const lookAgain = 100 * time.Millisecond
 
-// commitDispatches writes the dispatches. After an unknown outcome it asks again, and recognises its own
-// write by epoch, incarnation and claim.
+// commitDispatches writes the dispatches. After an unknown outcome it retries, and recognises its own write
+// by epoch, incarnation and claim.
 func (s *scheduler) commitDispatches(ds []store.Dispatch) ([]store.DispatchResult, error) {
 	uncertain := false
 	for attempt := 1; ; attempt++ {
@@ -306,10 +303,10 @@ func (s *scheduler) isOurs(row *execution.Execution, d store.Dispatch) bool {
 		row.Incarnation == d.Worker.Incarnation && row.SchedulingBy == s.id
 }
 
-// publishDispatches hands rows over to their workers and acts on every outcome. A confirmed row is kept for
-// the marker; returned and refused ones are taken back at once. A row of unknown outcome is
-// published again at the same epoch later; if it was a duplicate, its claim is refused (defect D9).
-// blocks says which incarnations read messages of several dispatches; nil for none.
+// publishDispatches publishes dispatches and acts on every outcome. Confirmed rows go to the marker; returned
+// and refused ones are reclaimed at once. Rows of unknown outcome are republished later at the same epoch;
+// the claim of a duplicate is refused (defect D9). blocks reports whether an incarnation reads messages of
+// several dispatches; nil means that none does.
 func (s *Service) publishDispatches(rows []execution.Execution, blocks func(execution.Incarnation) bool) error {
 	if len(rows) == 0 {
 		return nil

@@ -12,21 +12,21 @@ import (
 	"handoff/core/store"
 )
 
-// roster is the workers as the database counted them, with the rows that this pass has placed
-// since, and each worker's assessment.
+// roster holds the workers with their loads as the database counted them, plus the rows that this pass has
+// placed, and each worker's assessment.
 type roster struct {
 	workers     []store.WorkerRow
 	assessments []assessment
-	// runtimes are the runtimes that some worker fits. They are few, so a linear search is enough.
+	// runtimes lists the runtimes that some worker fits. They are few, so a linear search is enough.
 	runtimes []runtimeHealth
 	ahead    int
-	// most is how many consecutive rows a worker may get, 1 for dealing them out one by one.
+	// most is the maximum number of consecutive rows for one worker, 1 for dealing them out one by one.
 	most int
-	// turnover is how long a worker may be full before nothing more is dispatched ahead of it.
+	// turnover is how long a worker may be full before nothing more is dispatched to it ahead of a free slot.
 	turnover time.Duration
 	draw     func(uint64) uint64
-	// among is the latest answer of contenders; its memory is used again. common, pinned and part are
-	// what demands works with.
+	// among is the latest result of findContenders. common, pinned and part are scratch memory of
+	// buildDemands.
 	among          []contender
 	common, pinned []store.Demand
 	part           poolMerges
@@ -38,7 +38,7 @@ type runtimeHealth struct {
 	best    execution.Health
 }
 
-// bestHealth is the best health among the workers that fit a runtime; healthy if none fits.
+// bestHealth returns the best health among the workers that fit a runtime; healthy if none fits.
 func (ro *roster) bestHealth(runtime string) execution.Health {
 	for i := range ro.runtimes {
 		if ro.runtimes[i].runtime == runtime {
@@ -64,7 +64,7 @@ func newRoster(workers []store.WorkerRow, c config.Config, found *probes, draw f
 	return f
 }
 
-// setWorkers makes the roster one of these workers. It uses the memory of the roster before again.
+// setWorkers replaces the workers of the roster, and reuses its memory.
 func (ro *roster) setWorkers(workers []store.WorkerRow, c *config.Config, found *probes) {
 	ro.workers, ro.assessments, ro.runtimes = workers, slices.Grow(ro.assessments[:0], len(workers))[:len(workers)], ro.runtimes[:0]
 	ro.ahead, ro.most, ro.turnover = c.Executor.DispatchAhead, c.Executor.DispatchesPerMessage, c.Executor.DispatchTimeout/4
@@ -79,17 +79,16 @@ func (ro *roster) setWorkers(workers []store.WorkerRow, c *config.Config, found 
 	}
 }
 
-// isQuarantined says that a worker gets nothing but a half-open probe. This never applies to the last
-// workers: if every worker that fits the runtime is unhealthy, waiting for a better one would turn
-// bad workers into none at all (defect D44).
+// isQuarantined reports whether a worker gets nothing but a half-open probe. If every worker that fits the
+// runtime is unhealthy, none is quarantined: bad workers are better than none (defect D44).
 func (ro *roster) isQuarantined(i int, runtime string, pinned execution.WorkerID) bool {
 	return ro.assessments[i].health == execution.Unhealthy && ro.bestHealth(runtime) != execution.Unhealthy && pinned != ro.workers[i].ID
 }
 
-// rowLimit is how many rows a worker may hold: its capacity plus the dispatch-ahead, or one for a
-// half-open probe. While slots become free all the time, dispatching ahead saves the latency of a
-// message. If no slot has become free for a quarter of the dispatch timeout, most rows dispatched
-// ahead would come back unclaimed, so the limit is the capacity alone.
+// rowLimit returns how many rows a worker may hold: its capacity plus the dispatch-ahead, or one for a
+// half-open probe. While slots keep becoming free, dispatching ahead saves the latency of a message. If none
+// has become free for a quarter of the dispatch timeout, most rows dispatched ahead would expire unclaimed,
+// so the limit is the capacity alone.
 func (ro *roster) rowLimit(i int, runtime string, pinned execution.WorkerID) int {
 	w := &ro.workers[i]
 	if !ro.isQuarantined(i, runtime, pinned) {
@@ -104,13 +103,13 @@ func (ro *roster) rowLimit(i int, runtime string, pinned execution.WorkerID) int
 	return 0
 }
 
-// roomFor is how many more rows a worker may get.
+// roomFor returns how many more rows a worker may get.
 func (ro *roster) roomFor(i int, runtime string, pinned execution.WorkerID) int {
 	return max(0, ro.rowLimit(i, runtime, pinned)-ro.workers[i].Load)
 }
 
-// rankOf orders by health. A half-open probe ranks as healthy, or it would never come while other
-// workers have room.
+// rankOf returns the health by which workers are ordered. A half-open worker ranks as healthy, or it would
+// get no probe while others have room.
 func (ro *roster) rankOf(i int, runtime string) execution.Health {
 	if ro.assessments[i].halfOpen && ro.bestHealth(runtime) != execution.Unhealthy {
 		return execution.Healthy
@@ -118,12 +117,12 @@ func (ro *roster) rankOf(i int, runtime string) execution.Health {
 	return ro.assessments[i].health
 }
 
-// buildDemands asks for as many rows of each lane as its fitting workers have room for. A lane is a
-// runtime, or a runtime and the worker that its rows are pinned to. A lane whose workers are full
-// has a limit of 0, so that none of its rows is claimed. Workers that share a runtime, directly or
-// through others, form one pool. All lanes of a pool together get at most the room of its workers,
-// or rows would be claimed only to be parked. A quarantined worker has room for its pinned rows
-// alone; that room is a pool of its own, or rows of other lanes would be claimed for it.
+// buildDemands returns, for each lane, as many rows as its fitting workers have room for. A lane is a
+// runtime, or a runtime and the worker that its rows are pinned to. A lane whose workers are full has a limit
+// of 0, so that none of its rows is claimed. Workers that share a runtime, directly or through others, form
+// one pool. All lanes of a pool together get at most the room of its workers, or rows would be claimed only
+// to be parked. A quarantined worker has room only for its pinned rows; it gets a separate pool, or rows of
+// other lanes would be claimed for it.
 func (ro *roster) buildDemands(most int) (demands []store.Demand, pools []int) {
 	common, pinned, part := ro.common[:0], ro.pinned[:0], ro.part[:0]
 	for i := range ro.workers {
@@ -190,7 +189,7 @@ func (p poolMerges) rootOf(pool int) int {
 	return pool
 }
 
-// mergePools merges two pools and returns the result; -1 stands for none.
+// mergePools merges two pools and returns the result; -1 means no pool.
 func (p poolMerges) mergePools(a, b int) int {
 	switch {
 	case a < 0:
@@ -203,9 +202,9 @@ func (p poolMerges) mergePools(a, b int) int {
 	return min(a, b)
 }
 
-// checkFilled says whether a lane, a worker or a pool gave as many rows as it was asked for, so that
-// more may be due there. A claim that got fewer everywhere saw all rows that were due; a hint or
-// the next poll reports later ones. others counts the rows of lanes that the demands do not name.
+// checkFilled reports whether a lane, a worker or a pool reached its limit, so that more rows may be due
+// there. Otherwise the claim got all due rows; a hint or the next poll reports later ones. others is the
+// number of rows in lanes that the demands do not name.
 func checkFilled(demands []store.Demand, pools []int, rows []execution.Execution) (full bool, others int) {
 	type lane struct {
 		runtime string
@@ -236,13 +235,12 @@ func checkFilled(demands []store.Demand, pools []int, rows []execution.Execution
 	return full, others
 }
 
-// placeRows chooses a worker for each row. It begins with the rows that the fewest workers fit, so that
-// no row takes the only place of another; among equals the order of the rows decides.
+// placeRows chooses a worker for each row. It begins with the rows that the fewest workers fit, so that no
+// row takes the only place of another; ties keep the order of the rows.
 //
-// Rows are dealt out one by one, so that the workers carry equal loads. Under load, when more rows
-// may be waiting than were claimed, the workers fill up anyway. Then each gets a block of rows
-// instead, so that the number of rows in one statement and in one message does not shrink as
-// workers are added.
+// Rows are dealt out one by one, so that loads are equal. Under load, when more rows may be waiting than were
+// claimed, the workers fill up anyway. Then each gets a block of rows, so that statements and messages don't
+// carry fewer rows as workers are added.
 func (ro *roster) placeRows(rows []execution.Execution, load bool) []placement {
 	order := make([]int, len(rows))
 	fitting := make([]int, len(rows))
@@ -251,7 +249,7 @@ func (ro *roster) placeRows(rows []execution.Execution, load bool) []placement {
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return fitting[a] - fitting[b] })
 	placed := make([]placement, len(rows))
-	// given is the row that began a block. left is how many more rows go to its worker.
+	// given is the row that began a block. left is the number of further rows for its worker.
 	var given *execution.Execution
 	var to placement
 	left := 0
@@ -273,20 +271,20 @@ func (ro *roster) placeRows(rows []execution.Execution, load bool) []placement {
 	return placed
 }
 
-// blockSize is how many rows a worker gets in one go: no more than half of its capacity, so that at the
-// next pass the loads of the workers differ by no more than that.
+// blockSize returns how many rows a worker gets at once: at most half of its capacity, so that loads differ
+// by no more than that at the next pass.
 func (ro *roster) blockSize(i int) int {
 	return max(1, min(ro.most, (ro.workers[i].Capacity+1)/2))
 }
 
-// canFollow says that the worker chosen for the first row of a block is as good a choice for another
-// row, and has room for it. A row with another pin, or another worker to avoid, does not follow.
+// canFollow reports whether the worker of a block's first row is an equally good choice for another row, and
+// has room for it. The rows must have the same pin and avoid the same worker.
 func (ro *roster) canFollow(row, first *execution.Execution, worker int) bool {
 	return row.Action.Runtime == first.Action.Runtime && row.Pinned == first.Pinned && row.Avoid == first.Avoid &&
 		ro.roomFor(worker, row.Action.Runtime, row.Pinned) > 0
 }
 
-// readsBlocks says whether an incarnation reads messages of several dispatches.
+// readsBlocks reports whether an incarnation reads messages of several dispatches.
 func (ro *roster) readsBlocks(n execution.Incarnation) bool {
 	for i := range ro.workers {
 		if w := &ro.workers[i]; w.Incarnation == n && w.Messages >= broker.VersionBlock {
@@ -296,11 +294,11 @@ func (ro *roster) readsBlocks(n execution.Incarnation) bool {
 	return false
 }
 
-// placement is the index of the worker that was chosen for a row, and how many rows that worker may
-// hold. -1 means that no worker has room.
+// placement is the index of a row's chosen worker, -1 if none has room, and the number of rows which that
+// worker may hold.
 type placement struct{ worker, limit int }
 
-// fitsRow says that a worker may get a row, full or not.
+// fitsRow reports whether a worker may get a row, full or not.
 func (ro *roster) fitsRow(i int, row *execution.Execution) bool {
 	w := &ro.workers[i]
 	return w.Fits(row.Action.Runtime) && (row.Pinned == 0 || row.Pinned == w.ID)
@@ -316,14 +314,14 @@ func (ro *roster) fittingCount(row *execution.Execution) (n int) {
 	return n
 }
 
-// contender is a worker that may get a row, full or not, and all that the choice among them takes.
+// contender is a worker that may get a row, full or not, with the criteria of the choice.
 type contender struct {
 	worker, limit, load int
 	rank                execution.Health
 	avoid               bool
 }
 
-// roomLeft is how many more rows the worker may get.
+// roomLeft returns how many more rows the worker may get.
 func (c *contender) roomLeft() int { return max(0, c.limit-c.load) }
 
 // findContenders returns the workers that may get a row. The next call overwrites them.
@@ -340,7 +338,7 @@ func (ro *roster) findContenders(row *execution.Execution) []contender {
 	return ro.among
 }
 
-// compareTo is negative if a contender is preferred to another.
+// compareTo returns a negative number if the contender is preferred to the other one.
 func (c *contender) compareTo(other *contender) int {
 	switch {
 	case c.avoid != other.avoid:
@@ -354,10 +352,9 @@ func (c *contender) compareTo(other *contender) int {
 	return c.load - other.load
 }
 
-// pickContender chooses among the contenders that have room. It prefers a healthy one to a degraded one,
-// then the one with the smallest load by the database's own count (defect D42), then draws one at
-// random. It takes the worker that the row should avoid only if no other fits. -1 says that none has
-// room.
+// pickContender chooses among the contenders that have room. It prefers the better health, then the smallest
+// load by the database's own count (defect D42), then draws at random. It picks the worker that the row
+// should avoid only if no other fits. It returns -1 if none has room.
 func (ro *roster) pickContender(among []contender) int {
 	best, ties := -1, uint64(0)
 	for i := range among {
@@ -387,8 +384,8 @@ func (ro *roster) pickContender(among []contender) int {
 	return at
 }
 
-// chooseWorker picks a worker for a row and counts the row as placed. limit is how many rows the chosen
-// worker may hold; a worker of -1 says that none has room.
+// chooseWorker picks a worker for a row and counts the row as placed. limit is how many rows the worker may
+// hold; worker is -1 if none has room.
 func (ro *roster) chooseWorker(row *execution.Execution) (worker, limit int) {
 	among := ro.findContenders(row)
 	at := ro.pickContender(among)
@@ -401,13 +398,13 @@ func (ro *roster) chooseWorker(row *execution.Execution) (worker, limit int) {
 }
 
 // textNoWorkers is the error of an execution that no worker fits. textNoFreshHeartbeats begins the
-// explanation when stale heartbeats were the last filter.
+// explanation if stale heartbeats were the last filter.
 const (
 	textNoWorkers         = "No workers available"
 	textNoFreshHeartbeats = "No workers with fresh heartbeats available"
 )
 
-// explainUnfit says how many workers each filter removed, in the order of the filters.
+// explainUnfit describes how many workers each filter removed, in the order of the filters.
 func (ro *roster) explainUnfit(row *execution.Execution) string {
 	var others, noRuntime, inactive, stale, deaf, cordoned, unhealthy, unreadable int
 	runtime, pinned := row.Action.Runtime, ""

@@ -10,13 +10,12 @@ import (
 	"handoff/core/telemetry"
 )
 
-// unreadableRows remembers the rows that this program can't read, as the last look at the figures found
-// them. Every part passes over them: they wait for a program that can read them, and do not affect
-// others.
+// unreadableRows records the rows that this program can't read, as the sampler last found them. Every part
+// skips them: they wait for a program that can read them, and do not affect others.
 type unreadableRows struct {
 	mu                  sync.Mutex
 	executions, workers int
-	// example is one of them, with the reason.
+	// example describes one of the rows, with the reason.
 	example string
 }
 
@@ -32,7 +31,7 @@ func (s *Service) Unreadable() string {
 		"A newer program wrote them, or somebody edited them by hand: start a newer executor, or correct the rows", u.executions, u.workers, u.example)
 }
 
-// reportUnreadable counts, logs and remembers them.
+// reportUnreadable counts, logs and records the rows that this program can't read.
 func (s *Service) reportUnreadable(survey *store.Survey, workers []store.WorkerRow) {
 	ctx, example, count := context.Background(), "", 0
 	for i := range workers {

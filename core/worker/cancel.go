@@ -10,17 +10,17 @@ import (
 	"handoff/core/host"
 )
 
-// cancelPrefetch bounds the hints that wait for listenForCancel.
+// cancelPrefetch is the maximum number of hints that wait for listenForCancel.
 const cancelPrefetch = 20
 
-// hintInterval is the least time between two questions that hints cause, so that a flood of hints
-// does not make a flood of statements.
+// hintInterval is the shortest time between two queries that hints cause, so that a flood of hints does not
+// cause a flood of statements.
 const hintInterval = 200 * time.Millisecond
 
-// listenForCancel takes hints that an execution is to end, until ctx ends. Every client that can
-// publish can send such a hint, so a hint only makes the worker ask the database (S11). A hint
-// about an execution or epoch that the worker does not hold has no effect and leaves no trace
-// (defect D60). If a hint is lost, the reply to the next heartbeat carries the cancellation.
+// listenForCancel consumes hints about cancellations until ctx ends. Every client that can publish can send
+// such a hint, so it only makes the worker query the database (S11). A hint about an execution or epoch that
+// the worker does not hold has no effect (defect D60). If a hint is lost, the reply to the next heartbeat
+// carries the cancellation.
 func (s *session) listenForCancel(ctx context.Context) {
 	queue := broker.CancelQueue(s.key.ID)
 	s.client.Consume(ctx, broker.Subscription{Queue: queue, Prefetch: cancelPrefetch, Handle: func(c broker.Consumer, d broker.Delivery) bool {
@@ -40,8 +40,8 @@ func (s *session) listenForCancel(ctx context.Context) {
 	}})
 }
 
-// checkHints asks the database about the executions that hints have named, all in one statement,
-// until ctx ends. If the database does not answer, the reply to the next heartbeat tells.
+// checkHints queries the database for the executions that hints have named, in one statement, until ctx ends.
+// If the database does not answer, the reply to the next heartbeat carries the cancellations.
 func (s *session) checkHints(ctx context.Context) {
 	for {
 		if _, err := s.hinted.Wait(ctx, host.Forever); err != nil {

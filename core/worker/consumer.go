@@ -13,7 +13,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// consumeQueue takes deliveries until ctx ends or the session does.
+// consumeQueue consumes deliveries until ctx or the session ends.
 func (s *session) consumeQueue(ctx context.Context) {
 	s.client.Consume(ctx, broker.Subscription{
 		Queue: broker.WorkerQueue(s.key.ID), Prefetch: s.config.Worker.Concurrency, Alive: s.setConsumer, Cancelled: s.isDraining,
@@ -27,12 +27,12 @@ func (s *session) isDraining() bool {
 	return s.draining
 }
 
-// receiveMessage takes one message. Each of its dispatches gets a free run slot at once or waits for one,
-// and the message stays unacknowledged. Nothing expires it meanwhile, which is why a claim has its
-// own deadline (defect D20). receive returns false when the session is over.
+// receiveMessage accepts one message. Each of its dispatches gets a free run slot at once or waits for one,
+// and the message stays unacknowledged. Unacknowledged messages don't expire, so a claim has its own deadline
+// (defect D20). receiveMessage returns false when the session is over.
 //
-// A message that is not a dispatch is stored and acknowledged, never rejected: it may have a header
-// that ends the broker's dead lettering (S5).
+// A message that is not a dispatch is stored and acknowledged, never rejected: it may have a header that
+// stops the broker's dead lettering (S5).
 func (s *session) receiveMessage(c broker.Consumer, d broker.Delivery) bool {
 	queue := broker.WorkerQueue(s.key.ID)
 	if why := whyUnreadable(&d); why != "" {
@@ -51,13 +51,13 @@ func (s *session) receiveMessage(c broker.Consumer, d broker.Delivery) bool {
 		double.ack()
 	}
 	if s.admitWaiting() < host.Forever {
-		// Wakes admitAll, so that it also waits for the deadline of this delivery.
+		// Wakes keepAdmitting, so that it also waits for the deadline of this delivery.
 		s.held.freed.Set()
 	}
 	return true
 }
 
-// whyUnreadable says why a delivery is not a dispatch; empty if it is one.
+// whyUnreadable returns why a delivery is not a dispatch, or "" if it is one.
 func whyUnreadable(d *broker.Delivery) string {
 	switch {
 	case d.Malformed != nil:
@@ -81,8 +81,8 @@ type run struct {
 	sent time.Duration
 }
 
-// claimAndRun takes deliveries from their claim to the end of their executions. One statement claims
-// them; each runs in its own task.
+// claimAndRun claims deliveries in one statement and runs each in its own task, until its execution has
+// ended.
 func (s *session) claimAndRun(all []*run) {
 	if runs := s.claimRuns(all); len(runs) > 0 {
 		s.publishClaims(runs)
@@ -101,7 +101,7 @@ func (s *session) startRuns(runs []*run) {
 	}
 }
 
-// publishClaims publishes claims, in one hint.
+// publishClaims announces claims in one hint, and measures their handoffs.
 func (s *session) publishClaims(runs []*run) {
 	changes := make([]broker.Change, len(runs))
 	for i, r := range runs {
@@ -123,7 +123,7 @@ func (s *session) performRun(r *run) {
 	s.finishRun(r.e, f, took)
 }
 
-// releaseSlot releases the slot of an entry, and returns its deliveries that nobody has settled.
+// releaseSlot releases the slot of an entry, and returns its unsettled deliveries.
 func (s *session) releaseSlot(e *entry) []delivery {
 	doubles := s.held.removeEntries(s.host.Monotonic(), e)
 	if e.cancelled {
@@ -132,18 +132,17 @@ func (s *session) releaseSlot(e *entry) []delivery {
 	return doubles
 }
 
-// settleDeliveries settles the deliveries of a refused claim. The broker may deliver one of them again until
-// the slot is released: leave returns that one, which has the same fate.
+// settleDeliveries settles the deliveries of a refused claim. If the broker redelivers one of them before the
+// slot is released, releaseSlot returns it, and it is settled alike.
 func (s *session) settleDeliveries(a *run, as func(delivery)) {
 	for _, d := range append([]delivery{a.delivery}, s.held.takeDoubles(a.e)...) {
 		as(d)
 	}
 }
 
-// measureHandoff reports how long the handoff of an execution took, from its dispatch to its claim,
-// both by the database's clock. If every slot was taken at any time since the dispatch, the
-// execution may have waited for a slot and not for its message, so nothing is reported. sent is
-// when the claim was sent, on the monotonic clock.
+// measureHandoff reports how long the handoff of an execution took, from its dispatch to its claim, both by
+// the database's clock. If all slots were taken at any time since the dispatch, the execution may have waited
+// for a slot, so nothing is reported. sent is when the claim was sent, on the monotonic clock.
 func (s *session) measureHandoff(e *entry, row *execution.Execution, sent time.Duration) {
 	if row.ScheduledAt.IsZero() || row.StartedAt.IsZero() {
 		return
@@ -155,14 +154,13 @@ func (s *session) measureHandoff(e *entry, row *execution.Execution, sent time.D
 	s.recorder.Observe(telemetry.StageSeconds, took, telemetry.Labels{telemetry.StageHandoff})
 }
 
-// claimRuns makes the worker the owner of the admitted executions, in one statement. If the database
-// refuses a claim, it settles the message as the answer demands. It returns the executions to run,
-// and releases the slots of the rest. After an unknown outcome it asks again, and recognises its
+// claimRuns makes the worker the owner of executions, in one statement. It settles the messages, returns the
+// granted runs, and releases the slots of the rest. After an unknown outcome it retries, and recognises its
 // own claims by epoch and incarnation.
 //
-// The time of a run counts from when the effective claim was sent. If nobody knows which claim took
-// effect, it counts from the first that may have. A claim that can't have taken effect costs the
-// run no time, however long the database was away.
+// The time of a run counts from when the effective claim was sent. If that claim is unknown, it counts from
+// the first that may have taken effect. Other claims cost the run no time, however long the database was
+// away.
 func (s *session) claimRuns(all []*run) (runs []*run) {
 	backoff := broker.NewBackoff(s.host, 100*time.Millisecond, 2*time.Second)
 	for !s.lease.checkFence() && s.whyEnded() == endNone {
@@ -189,8 +187,8 @@ func (s *session) claimRuns(all []*run) (runs []*run) {
 			_ = backoff.Wait(context.Background())
 			continue
 		}
-		// Claims that the database answered beside the error are done: it may refuse only one, or
-		// somebody may have locked its row, and the others must not suffer.
+		// Claims that the database answered alongside the error are done: one refused or locked row must not
+		// affect the others.
 		together := len(all) > 1
 		var done []*run
 		if done, all = s.settlePartialClaims(all, results, sent); len(done) > 0 {
@@ -208,10 +206,9 @@ func (s *session) claimRuns(all []*run) (runs []*run) {
 				continue
 			}
 			if !all[0].uncertain {
-				// The database may accept the claims of other workers, as during a migration, so
-				// the dead letter handler should act at once. But if an earlier claim may have
-				// taken effect, only this worker can run the execution: then it asks until it
-				// knows.
+				// The database may accept the claims of other workers, as during a migration, so the dead
+				// letter handler should act at once. But if an earlier claim may have taken effect, only this
+				// worker can run the execution: then it retries until it has an answer.
 				s.limited.LogAttrs(context.Background(), slog.LevelError, "claim refused by the database", slog.Any("error", err))
 				s.settleDeliveries(all[0], delivery.reject)
 				for _, d := range s.releaseSlot(all[0].e) {
@@ -231,7 +228,7 @@ func (s *session) claimRuns(all []*run) (runs []*run) {
 			slog.Int("executions", len(all)), slog.Any("error", err))
 		_ = backoff.Wait(context.Background())
 	}
-	// Unsettled messages go back to the queue when the session ends.
+	// Unsettled messages return to the queue when the session ends.
 	for _, a := range all {
 		s.releaseSlot(a.e)
 	}
@@ -239,7 +236,7 @@ func (s *session) claimRuns(all []*run) (runs []*run) {
 }
 
 // settlePartialClaims settles the claims that the database answered although the call failed as a whole. It
-// returns the granted ones and the unanswered ones.
+// returns the granted runs, and the unanswered ones in left.
 func (s *session) settlePartialClaims(all []*run, results []store.ClaimResult, sent time.Duration) (runs, left []*run) {
 	if len(results) != len(all) {
 		return nil, all
@@ -259,8 +256,8 @@ func (s *session) settlePartialClaims(all []*run, results []store.ClaimResult, s
 	return s.settleClaims(done, answers, sent), left
 }
 
-// settleClaims settles claims that the database answered, and returns the granted ones. Refused claims
-// must not hold up granted ones: settling them may take a heartbeat.
+// settleClaims settles answered claims, and returns the granted runs. Refused claims must not delay granted
+// ones: settling them may take a heartbeat.
 func (s *session) settleClaims(all []*run, results []store.ClaimResult, sent time.Duration) (runs []*run) {
 	type refusal struct {
 		a *run
@@ -307,19 +304,19 @@ func (s *session) settleRefusedClaim(a *run, r *store.ClaimResult) {
 	as := delivery.ack
 	switch {
 	case r.DeadlinePassed:
-		// The claim came too late, so the dead letter handler should act at once. It is also too
-		// late for the waiting dispatches of the same message.
+		// The claim was too late, so the dead letter handler should act at once. The waiting dispatches of
+		// the same message are too late as well.
 		as = func(d delivery) {
 			d.reject()
 			s.forgetWaiting(d.message)
 		}
-		// By the database's clock, the dispatch is at least as old as its timeout. It may have come
-		// only now, because a message ahead of it waited for a slot.
+		// By the database's clock, the dispatch is at least as old as its timeout. It may have arrived late
+		// because a message ahead of it waited for a slot.
 		s.reportFull(min(a.since, s.host.Monotonic()-row.DispatchDeadline.Sub(row.ScheduledAt)), a.since)
 		s.settleDeliveries(a, as)
 	default:
-		// The claim's answer was lost and the execution was cancelled since. Nothing runs here, and
-		// the next heartbeat says so. It is sent when this entry is gone.
+		// If the claim's answer was lost and the execution has been cancelled since, the next heartbeat
+		// reports that it does not run here. It is sent when this entry is gone.
 		e.cancelled = a.uncertain && row.Key() == key && row.Status == execution.Canceling && row.Incarnation == s.key.Incarnation
 		s.recorder.Add(telemetry.StaleWrites, 1, telemetry.Labels{execution.Worker.String()})
 		s.settleDeliveries(a, as)

@@ -14,9 +14,9 @@ import (
 	"handoff/core/telemetry"
 )
 
-// runAction runs a claimed execution's action and returns the result to write. The action's time counts
-// from sent, when the claim was sent. The database's run deadline counts from the claim's effect,
-// which is later, so nobody takes the execution away while its action is still within its time.
+// runAction runs a claimed execution's action and returns the result to write. The action's time counts from
+// sent, when the claim was sent. The database's run deadline counts from the claim's effect, which is later,
+// so the execution is not reclaimed while its action is within its time.
 func (s *session) runAction(e *entry, row *execution.Execution, sent time.Duration) store.Finish {
 	f := store.Finish{Key: e.key, To: execution.Failed, Result: execution.Result{FailedBy: execution.Worker}}
 	if s.lease.checkFence() || !s.held.beginAction(e) {
@@ -66,10 +66,9 @@ func (s *session) runAction(e *entry, row *execution.Execution, sent time.Durati
 	return s.exitVerdict(f, row, exit, why, timedOut)
 }
 
-// notStarted is the end of a run whose action the machine did not start. The machine is at fault
-// only if there was time left. A stalled worker or a slow start may have reached the fence or the
-// run deadline, after which nothing is started (see Runner.Start). A fault of the machine counts
-// against its worker's health.
+// notStarted returns the result of a run whose action was not started. The machine is at fault only if time
+// was left: a stalled worker may have reached the fence or the run deadline, after which nothing is started
+// (see Runner.Start). A fault of the machine counts against its worker's health.
 func (s *session) notStarted(f store.Finish, why execution.Reason, deadline time.Duration, err error) store.Finish {
 	f.Result.Message = err.Error()
 	switch {
@@ -82,7 +81,7 @@ func (s *session) notStarted(f store.Finish, why execution.Reason, deadline time
 		f.To, f.Reason = execution.Timeout, execution.RunTimeout
 		f.Result.Error = "Action could not begin before its run deadline"
 	default:
-		// An action can't give this reason.
+		// An action can't report this reason.
 		f.Reason = execution.WorkerUnavailable
 		s.restAfter(err)
 		f.Result.Error = "Action could not be started"
@@ -90,8 +89,8 @@ func (s *session) notStarted(f store.Finish, why execution.Reason, deadline time
 	return f
 }
 
-// exitVerdict turns an exit into a terminal status. If an action ended by itself, its own exit counts,
-// even if it was asked to end meanwhile.
+// exitVerdict turns an exit into a terminal status. If an action ended by itself, its exit counts, even if
+// the worker was ending it.
 func (s *session) exitVerdict(f store.Finish, row *execution.Execution, exit Exit, why execution.Reason, timedOut bool) store.Finish {
 	switch {
 	case !exit.Killed && exit.Reason == execution.NoReason:
@@ -124,8 +123,8 @@ func (s *session) exitVerdict(f store.Finish, row *execution.Execution, exit Exi
 	return f
 }
 
-// withoutRetry is the message of an action's own failure. If retries are left and none follows, it
-// ends with a line that says so and why: whoever set max_retries expects one.
+// withoutRetry returns the message of an action's own failure. If retries are left but none follows, its last
+// line explains why, because max_retries suggests one.
 func withoutRetry(row *execution.Execution, exit Exit) string {
 	left := row.Action.MaxRetries - row.RetryCount
 	if left <= 0 || exit.Reason.Retriable() {
@@ -152,9 +151,9 @@ func cancelledFinish(f store.Finish) store.Finish {
 	return f
 }
 
-// storableFinish replaces a result that the database refuses for ever by one that it accepts: the status
-// stays, and the refusal replaces the action's output. Otherwise a finished run would be lost and
-// run again because of its output.
+// storableFinish replaces a result that the database permanently refuses by one that it accepts: the status
+// stays, and the refusal replaces the action's output. Otherwise the run would be lost and repeated because
+// of its output.
 func storableFinish(f store.Finish, refusal error) store.Finish {
 	f.Result = execution.Result{
 		Error: strings.ToValidUTF8(f.Result.Error, "?"), FailedBy: f.Result.FailedBy,
@@ -163,8 +162,7 @@ func storableFinish(f store.Finish, refusal error) store.Finish {
 	return f
 }
 
-// keepRefused stores the result of a lost execution, for readers who want to know what it did. It
-// makes only a few attempts.
+// keepRefused stores the result of a lost execution for later inspection. It makes only a few attempts.
 func (s *session) keepRefused(f store.Finish, row *execution.Execution) {
 	s.recorder.Add(telemetry.RefusedResults, 1, telemetry.Labels{})
 	s.log.LogAttrs(context.Background(), slog.LevelWarn, "stale write rejected: result of a lost execution",

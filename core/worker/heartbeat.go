@@ -12,9 +12,8 @@ import (
 )
 
 // sendHeartbeats renews the lease until ctx ends or the incarnation is gone. The interval counts from one
-// request to the next, as the lease does. It is shortened at random by up to a tenth; otherwise
-// workers started together would send heartbeats together for ever. After a failure the next one
-// comes sooner.
+// request to the next, as the lease does. It is shortened at random by up to a tenth, so that workers started
+// together don't stay in step. After a failure the next one comes sooner.
 func (s *session) sendHeartbeats(ctx context.Context) {
 	interval := s.config.Worker.HeartbeatInterval
 	active := false
@@ -24,7 +23,7 @@ func (s *session) sendHeartbeats(ctx context.Context) {
 		err := loop.Pass(func() error {
 			consuming := s.isConsuming()
 			starting, err := s.beatOnce(ctx, consuming)
-			// A failover may have lost that the worker became active.
+			// A failover may have lost the change to active.
 			active = active && !starting
 			if err != nil || !consuming || active {
 				return err
@@ -51,7 +50,7 @@ func (s *session) sendHeartbeats(ctx context.Context) {
 	}
 }
 
-// beatOnce sends a heartbeat, and says whether the worker is still starting as the database knows.
+// beatOnce sends a heartbeat, and reports whether the database still has the worker as starting.
 func (s *session) beatOnce(ctx context.Context, consuming bool) (starting bool, err error) {
 	sent := s.host.Monotonic()
 	number, held := s.held.nextBeat()
@@ -59,10 +58,9 @@ func (s *session) beatOnce(ctx context.Context, consuming bool) (starting bool, 
 	figures := s.record.sumFigures()
 	acknowledged := s.raiseAcknowledged(0)
 	var reply store.BeatReply
-	// A third of the remaining time: so a lease has room for a late answer, and for another attempt
-	// on another connection if the first one is dead. With the statement timeout alone, a slightly
-	// slower network path would cost every lease: each failed attempt closes its connection, and
-	// the next has to open one first.
+	// A third of the remaining time leaves room for a late answer, and for another attempt on another
+	// connection. With the statement timeout alone, a slightly slower network path would cost every lease:
+	// each failed attempt closes its connection, and the next must first open one.
 	fence, _ := s.lease.fenceDeadlines()
 	err = s.callWithin(ctx, max(s.config.Worker.StatementTimeout, (fence-sent)/3), func(ctx context.Context) (err error) {
 		reply, err = s.store.Heartbeat(ctx, store.Beat{
@@ -102,10 +100,9 @@ func (s *session) beatOnce(ctx context.Context, consuming bool) (starting bool, 
 	return reply.Starting, nil
 }
 
-// raiseAcknowledged notes that a heartbeat was answered, and returns the largest answered number. If a
-// database does not know that heartbeat, it was replaced by a copy that lacks the latest writes.
-// Nobody can tell what else is missing, so that database refuses the heartbeat, and the incarnation
-// gives up all its work.
+// raiseAcknowledged records that a heartbeat was answered, and returns the largest answered number. A
+// database without that heartbeat is a copy that lacks the latest writes, and perhaps others. So it refuses
+// the next heartbeat, and the incarnation abandons all its work.
 func (s *session) raiseAcknowledged(number uint64) uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +110,7 @@ func (s *session) raiseAcknowledged(number uint64) uint64 {
 	return s.beaten
 }
 
-// noteReportedFull notes the latest moment at which, as the database knows, the worker was full.
+// noteReportedFull records the latest moment at which, as the database knows, the worker was full.
 func (s *session) noteReportedFull(at time.Duration, was bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,11 +119,10 @@ func (s *session) noteReportedFull(at time.Duration, was bool) {
 	}
 }
 
-// reportFull tells the database, before a delivery is rejected, that every slot was taken, or that the
-// worker rested, at some time since its dispatch: the take-back checks this. The dispatch was made at the moment made or
-// before, and the delivery came at the moment came. One extra heartbeat is enough for all waiting
-// deliveries. There is one attempt: if the database does not answer, at worst the dispatch counts
-// once.
+// reportFull reports to the database, before a delivery is rejected, that all slots were taken or the worker
+// rested at some time since the dispatch; the reclaim checks this. The dispatch was made at made or before,
+// and the delivery came at came. One extra heartbeat is enough for all waiting deliveries. There is only one
+// attempt: without an answer, the dispatch counts once at worst.
 func (s *session) reportFull(made, came time.Duration) {
 	full, was := s.lastFull(s.host.Monotonic())
 	s.mu.Lock()
@@ -140,7 +136,7 @@ func (s *session) reportFull(made, came time.Duration) {
 	}
 }
 
-// requestDrain begins the drain that an operator requested. Every heartbeat repeats the request until
+// requestDrain begins the drain that an operator requested. Every heartbeat's reply repeats the request until
 // the worker drains; only the first counts.
 func (s *session) requestDrain() {
 	s.mu.Lock()
@@ -163,8 +159,8 @@ func (s *session) isConsuming() bool {
 	return s.consumer != nil
 }
 
-// setConsumer tells the database, with an extra heartbeat, whether the worker would receive
-// dispatches.
+// setConsumer sets the consumer, nil for none, and reports with an extra heartbeat whether the worker
+// receives dispatches.
 func (s *session) setConsumer(c broker.Consumer) {
 	s.mu.Lock()
 	s.consumer = c

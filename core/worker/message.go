@@ -11,17 +11,17 @@ import (
 // The broker knows only the message, so it is settled once, when the fate of all its dispatches is
 // known:
 //
-//   - It is acknowledged after each of its dispatches is claimed, or has proved futile without
-//     needing the dead letter handler.
-//   - It is rejected as soon as one of its dispatches needs the dead letter handler. The handler
-//     judges each dispatch and passes over those that run. All dispatches of a block have the same
-//     timeout and come from one statement, so if one is too late, the waiting ones are too.
+//   - It is acknowledged when each of its dispatches is claimed, or is futile and does not need the dead
+//     letter handler.
+//   - It is rejected as soon as one of its dispatches needs the dead letter handler. The handler judges each
+//     dispatch and skips those that run. All dispatches of a block have the same timeout and come from one
+//     statement, so if one is too late, the waiting ones are too.
 type message struct {
 	consumer broker.Consumer
 	delivery broker.Delivery
 
 	mu sync.Mutex
-	// open counts the parts whose fate is not known yet.
+	// open is the number of parts whose fate is not known yet.
 	open    int
 	settled bool
 }
@@ -30,8 +30,7 @@ func newMessage(c broker.Consumer, d broker.Delivery) *message {
 	return &message{consumer: c, delivery: d, open: len(d.Envelope.Dispatches) + len(d.Envelope.Unread)}
 }
 
-// ack says that one part of the message is done with. After the last part it acknowledges the
-// message.
+// ack settles one part of the message. After the last part it acknowledges the message.
 func (m *message) ack() {
 	m.mu.Lock()
 	m.open--
@@ -63,14 +62,14 @@ type delivery struct {
 	since time.Duration
 }
 
-// ack says that the dispatch no longer needs its message.
+// ack settles the dispatch as one that no longer needs its message.
 func (d delivery) ack() {
 	if d.message != nil {
 		d.message.ack()
 	}
 }
 
-// reject says that the dispatch needs the dead letter handler.
+// reject sends the dispatch's message to the dead letter handler.
 func (d delivery) reject() {
 	if d.message != nil {
 		d.message.reject()

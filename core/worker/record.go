@@ -8,20 +8,20 @@ import (
 	"handoff/core/host"
 )
 
-// slots is the number of parts of the window. Old runs are forgotten one part at a time, so the
-// memory does not depend on the rate of runs.
+// slots is the number of parts of the window. Old runs are dropped one part at a time, so the memory does not
+// depend on the rate of runs.
 const slots = 60
 
-// runRecord is how the runs of one incarnation ended, over a sliding window on the worker's monotonic
-// clock. It forgets old runs, so no worker carries a failure for ever (defect D43).
+// runRecord counts how the runs of one incarnation ended, over a sliding window on the worker's monotonic
+// clock. It drops old runs, so that no failure counts forever (defect D43).
 type runRecord struct {
 	host host.Host
 	slot time.Duration
 
 	mu    sync.Mutex
 	parts [slots]recordSlot
-	// consecutive counts the failures that blame the worker since the last other run. lastFailure
-	// is when the latest of them was.
+	// consecutive is the number of failures that blame the worker since the last other run. lastFailure is
+	// when the latest of them was.
 	consecutive int
 	lastFailure time.Duration
 }
@@ -38,8 +38,8 @@ func newRunRecord(h host.Host, window time.Duration) *runRecord {
 	return &runRecord{host: h, slot: max(1, window/slots)}
 }
 
-// noteEnd notes the end of a run. It ignores runs that a stop of the worker ended: they say nothing
-// of its health.
+// noteEnd records the end of a run. It ignores runs that ended by a stop of the worker, which prove nothing
+// about its health.
 func (r *runRecord) noteEnd(reason execution.Reason, took time.Duration) {
 	if reason == execution.WorkerShutdown {
 		return

@@ -10,28 +10,28 @@ import (
 	"handoff/core/host"
 )
 
-// registry is everything that one incarnation holds, from before the claim to after the end. It
-// answers four questions: is this delivery a duplicate, is a run slot free, which epochs does the
-// heartbeat report, and which actions have to be killed.
+// registry tracks everything that one incarnation holds, from before the claim to after the end. It answers
+// four questions: is this delivery a duplicate, is a run slot free, which epochs does the heartbeat report,
+// and which actions must be killed.
 type registry struct {
-	// changed wakes the tasks that wait for the end of work, freed those that wait for a run slot.
+	// changed wakes the tasks that wait for the end of work, freed the tasks that wait for a run slot.
 	changed host.Signal
 	freed   host.Signal
 
-	// capacity is how many epochs may be held.
+	// capacity is the maximum number of held epochs.
 	capacity int
 
 	mu sync.Mutex
-	// entries have their keys beside them, so that a search for one need not touch every entry.
+	// Each element repeats its entry's key, so that a lookup need not touch every entry.
 	entries []heldEntry
-	// refused counts the entries whose claim was refused: they do not take a slot.
+	// refused is the number of entries whose claim was refused: they do not take a slot.
 	refused int
 	beat    uint64
-	// full says that every slot was taken at some time. fullUntil is when that last ended. Whether
-	// all are taken now follows from the entries.
+	// full reports whether all slots were taken at some time. fullUntil is when that last ended. Whether all
+	// are taken now follows from the entries.
 	full      bool
 	fullUntil time.Duration
-	// closed is the reason why nothing may start any more.
+	// closed is the reason why nothing may start any more, NoReason while the registry is open.
 	closed execution.Reason
 }
 
@@ -46,29 +46,29 @@ type entry struct {
 	key execution.Key
 	// beat is the number of the latest heartbeat begun when the entry was made.
 	beat uint64
-	// wasFull says that every slot was taken at some time before the entry was made. fullUntil is
-	// when that last ended.
+	// wasFull reports whether all slots were taken at some time before the entry was made. fullUntil is when
+	// that last ended.
 	wasFull   bool
 	fullUntil time.Duration
-	// refused says that the claim was refused: the entry stays for a moment longer, and nothing
-	// runs in it.
+	// refused reports whether the claim was refused: the entry stays for a moment longer, and nothing runs in
+	// it.
 	refused bool
-	// granted says that the claim took effect. doubles are the deliveries of the same epoch that
-	// came before; they share the fate of the claim.
+	// granted reports whether the claim took effect. doubles are the earlier deliveries of the same epoch,
+	// which are settled with the claim.
 	granted bool
 	doubles []delivery
-	// alive says that an action is running, or being started.
+	// alive reports whether an action is running or being started.
 	alive bool
 	run   Run
-	// why is set when the worker ends the run: the reason that the result will have.
+	// why is the reason for which the worker ends the run, and that the result will have.
 	why execution.Reason
-	// grace is how long the action may take to end, when the worker ends it.
+	// grace is how long the action may take to end when the worker ends it.
 	grace time.Duration
-	// cancelHinted says that a hint announced a cancellation, and that the worker has not asked the
-	// database since.
+	// cancelHinted reports whether a hint announced a cancellation about which the worker has not queried the
+	// database yet.
 	cancelHinted bool
-	// cancelled says that the claim took effect, its answer was lost, and the execution was
-	// cancelled before the worker knew. Only the task that claims reads and writes it.
+	// cancelled reports whether the claim took effect, its answer was lost, and the execution was cancelled
+	// before the worker knew. Only the claiming task uses it.
 	cancelled bool
 }
 
@@ -76,16 +76,16 @@ func newRegistry(h host.Host, capacity int) *registry {
 	return &registry{changed: h.NewSignal(), freed: h.NewSignal(), capacity: capacity}
 }
 
-// isHeld says whether key is held, which makes another delivery of it a duplicate.
+// isHeld reports whether key is held, so that another delivery of it is a duplicate.
 func (r *registry) isHeld(key execution.Key) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.findEntry(key) != nil
 }
 
-// addDouble takes a delivery of a key that is held. If its claim has not taken effect, the delivery is
-// settled with the claim, and taken is true. held says whether the key is held at all, which makes
-// the delivery a duplicate.
+// addDouble adds a delivery of a held key to its entry if the claim has not taken effect. Then taken is true,
+// and the delivery is settled with the claim. held reports whether the key is held at all, so that the
+// delivery is a duplicate.
 func (r *registry) addDouble(d delivery) (held, taken bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -109,7 +109,7 @@ func (r *registry) findEntry(key execution.Key) *entry {
 	return nil
 }
 
-// grantClaim notes that a claim took effect, and returns the duplicates that came meanwhile.
+// grantClaim records that a claim took effect, and returns the duplicates that came meanwhile.
 func (r *registry) grantClaim(e *entry) []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -117,8 +117,8 @@ func (r *registry) grantClaim(e *entry) []delivery {
 	return e.takeDoubles()
 }
 
-// takeDoubles takes the duplicates of an entry whose claim was refused. More may come until the entry
-// is removed.
+// takeDoubles removes and returns the duplicates of an entry whose claim was refused. More may come until the
+// entry is removed.
 func (r *registry) takeDoubles(e *entry) []delivery {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -145,8 +145,8 @@ func (r *registry) addEntry(key execution.Key) *entry {
 	return e
 }
 
-// lastFull returns the latest moment at which every slot was taken, which may be now. ever is false
-// if they never were.
+// lastFull returns the latest moment at which all slots were taken, which may be now. ever is false if they
+// never were.
 func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -156,12 +156,11 @@ func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	return r.fullUntil, r.full
 }
 
-// takenSlots counts the slots that are taken. An entry whose claim was refused takes none: with a
-// capacity of 1, each claim that comes too late would make the worker look full, and its dispatch
-// would never count.
+// takenSlots returns the number of taken slots. An entry whose claim was refused takes none: otherwise, with
+// a capacity of 1, each late claim would make the worker look full, and its dispatch would never count.
 func (r *registry) takenSlots() int { return len(r.entries) - r.refused }
 
-// refuseClaim notes that the claim of an entry was refused.
+// refuseClaim records that the claim of an entry was refused.
 func (r *registry) refuseClaim(e *entry) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,7 +170,7 @@ func (r *registry) refuseClaim(e *entry) {
 	}
 }
 
-// removeEntries forgets entries at the moment now, all at once, and returns their duplicates.
+// removeEntries removes entries together at the moment now, and returns their duplicates.
 func (r *registry) removeEntries(now time.Duration, gone ...*entry) (doubles []delivery) {
 	r.mu.Lock()
 	if r.takenSlots() >= r.capacity {
@@ -194,8 +193,8 @@ func (r *registry) removeEntries(now time.Duration, gone ...*entry) (doubles []d
 	return doubles
 }
 
-// noteCancelHints notes that a hint announces a cancellation, and returns whether one of its keys is held and
-// not ended yet.
+// noteCancelHints records that a hint announces cancellations, and reports whether one of its keys is held
+// and not ended yet.
 func (r *registry) noteCancelHints(changes []broker.Change) (any bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -209,7 +208,7 @@ func (r *registry) noteCancelHints(changes []broker.Change) (any bool) {
 	return any
 }
 
-// takeHinted returns the executions that hints have named since the last call.
+// takeHinted returns the held executions that hints have named since the last call.
 func (r *registry) takeHinted() (ids []execution.ID) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -222,7 +221,7 @@ func (r *registry) takeHinted() (ids []execution.ID) {
 	return ids
 }
 
-// countHeld says how many epochs are held, and how many actions are alive.
+// countHeld returns the number of held epochs, and of actions that are alive.
 func (r *registry) countHeld() (held, alive int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -234,7 +233,7 @@ func (r *registry) countHeld() (held, alive int) {
 	return len(r.entries), alive
 }
 
-// countClaimed counts the executions whose claim took effect.
+// countClaimed returns the number of executions whose claim took effect.
 func (r *registry) countClaimed() (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -259,7 +258,7 @@ func (r *registry) nextBeat() (number uint64, held []execution.Key) {
 	return r.beat, held
 }
 
-// beginAction says whether an action may be started for e, and counts it as alive if so.
+// beginAction reports whether an action may be started for e, and counts it as alive if so.
 func (r *registry) beginAction(e *entry) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -270,8 +269,8 @@ func (r *registry) beginAction(e *entry) bool {
 	return e.alive
 }
 
-// noteStarted connects an entry with its run. It says whether the run was ended meanwhile, and with
-// what grace.
+// noteStarted stores the run of an entry. It reports whether the run was ended meanwhile, and with what
+// grace.
 func (r *registry) noteStarted(e *entry, run Run) (ended bool, grace time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -279,8 +278,8 @@ func (r *registry) noteStarted(e *entry, run Run) (ended bool, grace time.Durati
 	return e.why != execution.NoReason, e.grace
 }
 
-// noteStopped says that the action of e is no longer alive, and returns why the worker ended it:
-// NoReason if the worker did not.
+// noteStopped records that the action of e is no longer alive, and returns why the worker ended it: NoReason
+// if the worker did not.
 func (r *registry) noteStopped(e *entry) execution.Reason {
 	r.mu.Lock()
 	e.alive, e.run = false, nil
@@ -290,7 +289,7 @@ func (r *registry) noteStopped(e *entry) execution.Reason {
 	return why
 }
 
-// close ends everything and lets nothing start any more.
+// close ends everything and lets nothing else start.
 func (r *registry) close(why execution.Reason, grace time.Duration) {
 	r.mu.Lock()
 	if r.closed == execution.NoReason {
@@ -302,7 +301,7 @@ func (r *registry) close(why execution.Reason, grace time.Duration) {
 	r.freed.Set()
 }
 
-// endMatching kills the entries that match, for a reason; the first reason stays.
+// endMatching kills the runs of the matching entries, for a reason; an earlier reason stays.
 func (r *registry) endMatching(why execution.Reason, grace time.Duration, match func(execution.Key) bool) {
 	r.mu.Lock()
 	var runs []Run

@@ -14,11 +14,11 @@ import (
 	"handoff/core/store"
 )
 
-// A statement costs the database far more than one of its rows. So results that come while others
-// are being written go into the next statement together; they wait at most config.ResultWindow for
-// it. Waiting costs time of the lease, so:
+// A statement costs the database far more than one of its rows. So results that come while others are being
+// written go into the next statement together; they wait for it at most config.ResultWindow. Waiting uses up
+// the lease, so:
 //
-//   - A result that finds the worker idle is written at once, alone.
+//   - A result that ends while no other is being written is written at once, alone.
 //   - A result waits only while the lease has room: a result that comes within a window of the
 //     fence is written at once. The fence margin has room for the window of a result that comes
 //     just before (config.Worker).
@@ -27,33 +27,33 @@ import (
 // The slots of a batch become free together, so one statement also makes the next claims for them.
 
 const (
-	// mostRows is how many dispatches one statement claims, and how many results one statement
-	// writes: as many rows as the adapter of the database has in a batch.
+	// mostRows is the maximum number of dispatches that one statement claims, and of results that one
+	// statement writes: the batch size of the database's adapter.
 	mostRows = 500
-	// mostResultBytes bounds the length of their outputs together: the result that reaches it is
-	// the last of its batch.
+	// mostResultBytes bounds the total length of outputs in a batch: the result that reaches it is the last
+	// of its batch.
 	mostResultBytes = 1 << 20
 )
 
-// result is how a run has ended, until it is written.
+// result is the end of a run, until it is written.
 type result struct {
 	store.Finish
 	e    *entry
 	took time.Duration
-	// uncertain says that a statement with it had an unknown outcome. refused says that the
+	// uncertain reports whether a statement with it had an unknown outcome. refused reports whether the
 	// database has refused it once.
 	uncertain, refused bool
 }
 
-// resultBatch is the results that one statement writes. The task of its first result writes it.
+// resultBatch holds the results that one statement writes. The task of its first result writes it.
 type resultBatch struct {
 	all   []*result
 	bytes int
-	// leaves wakes the task that waits until the batch is to be written.
+	// leaves wakes the task that will write the batch.
 	leaves host.Signal
 }
 
-// add puts a result into the batch, and says whether the batch is now full.
+// add puts a result into the batch, and reports whether the batch is now full.
 func (b *resultBatch) add(r *result) (full bool) {
 	b.all, b.bytes = append(b.all, r), b.bytes+len(r.Result.Output)+len(r.Result.Message)
 	return len(b.all) >= mostRows || b.bytes >= mostResultBytes
@@ -65,17 +65,17 @@ type results struct {
 	lease *lease
 
 	mu sync.Mutex
-	// gathering is the batch that waits for more results, nil if there is none.
+	// gathering is the batch that accepts more results, nil if there is none.
 	gathering *resultBatch
-	// writing is how many batches are being written.
+	// writing is the number of batches that are being written.
 	writing int
-	// crowded is the moment until which a result waits for others although none is being written:
-	// one window after the end of a batch of several.
+	// crowded is the moment until which a result waits for others although none is being written: one window
+	// after the end of a batch of several results.
 	crowded time.Duration
 }
 
-// addResult takes a result. It returns the batch that the caller has to write, and how long the caller
-// waits before that. The batch is nil if another task writes the result.
+// addResult adds a result to a batch. It returns the batch that the caller must write, and how long to wait
+// before that. The batch is nil if another task writes the result.
 func (r *results) addResult(one *result) (lead *resultBatch, wait time.Duration) {
 	now := r.host.Monotonic()
 	leaves := r.host.NewSignal() // made here, because no code calls the host under the lock
@@ -113,8 +113,8 @@ func (r *results) closeBatch(b *resultBatch) {
 	r.sealBatch(b)
 }
 
-// sealBatch closes a batch to further results, because it is being written from now on. The lock is
-// held.
+// sealBatch closes a batch to further results, because it is being written from now on. The caller holds the
+// lock.
 func (r *results) sealBatch(b *resultBatch) {
 	if r.gathering == b {
 		r.gathering = nil
@@ -122,7 +122,7 @@ func (r *results) sealBatch(b *resultBatch) {
 	}
 }
 
-// noteWritten notes that a batch of n results was written.
+// noteWritten records that a batch of n results was written.
 func (r *results) noteWritten(n int) {
 	now := r.host.Monotonic()
 	r.mu.Lock()
@@ -149,16 +149,15 @@ func (s *session) finishRun(e *entry, f store.Finish, took time.Duration) {
 	s.keepAllRefused(refused)
 }
 
-// writeResults writes results, as often as it takes to get an answer: until then they exist nowhere else.
-// It goes on after the session has ended, because a row may still belong to this incarnation; if
-// not, the database refuses the write. It releases the slots, except those of refused results,
-// which it returns.
+// writeResults writes results, and retries until it gets an answer, because they exist nowhere else. It
+// continues after the session has ended: a row may still belong to this incarnation, and if not, the database
+// refuses the write. It releases the slots, except those of refused results, which it returns.
 func (s *session) writeResults(all []*result) (refused []refusal) {
 	return s.writeResultsAfter(broker.NewBackoff(s.host, 100*time.Millisecond, 5*time.Second), all)
 }
 
-// writeResultsAfter writes results as write does, but some may have been tried before: the pauses of
-// backoff go on growing.
+// writeResultsAfter is writeResults for results that may have been tried before: the pauses of backoff
+// continue to grow.
 func (s *session) writeResultsAfter(backoff *broker.Backoff, all []*result) (refused []refusal) {
 	for {
 		fs := make([]store.Finish, len(all))
@@ -173,8 +172,8 @@ func (s *session) writeResultsAfter(backoff *broker.Backoff, all []*result) (ref
 		if err == nil {
 			return append(refused, s.noteWrittenResults(all, outcomes)...)
 		}
-		// Results that the database answered beside the error are done: it may refuse only one, or
-		// somebody may have locked its row, and the others must not suffer.
+		// Results that the database answered alongside the error are done: one refused or locked row must not
+		// affect the others.
 		together := len(all) > 1
 		var answered []refusal
 		answered, all = s.notePartialResults(all, outcomes)
@@ -200,8 +199,8 @@ func (s *session) writeResultsAfter(backoff *broker.Backoff, all []*result) (ref
 				r.Finish, r.refused = storableFinish(r.Finish, err), true
 				continue
 			}
-			// So the output is not the cause. The cause of the refusal may still pass, and nobody
-			// else has the result.
+			// So the output is not the cause. The refusal may be temporary, and the result exists nowhere
+			// else.
 		case errors.Is(err, store.ErrUnknownOutcome):
 			for _, r := range all {
 				r.uncertain = true
@@ -216,8 +215,8 @@ func (s *session) writeResultsAfter(backoff *broker.Backoff, all []*result) (ref
 	}
 }
 
-// notePartialResults notes the results that the database answered although the call failed as a whole, and
-// returns the others in left.
+// notePartialResults processes the results that the database answered although the call failed as a whole,
+// and returns the others in left.
 func (s *session) notePartialResults(all []*result, outcomes []store.Outcome) (refused []refusal, left []*result) {
 	if len(outcomes) != len(all) {
 		return nil, all
@@ -241,11 +240,11 @@ type refusal struct {
 	row *execution.Execution
 }
 
-// noteWrittenResults notes results that the database answered, announces the accepted ones in one hint, and
-// releases their slots.
+// noteWrittenResults processes answered results: it announces the accepted ones in one hint, releases their
+// slots, and returns the refused ones.
 //
-// Accepted results count for the worker's health. A refused result does not: another part has
-// decided on that execution.
+// Accepted results count for the worker's health. A refused result does not, because another part has ended
+// that execution.
 func (s *session) noteWrittenResults(all []*result, outcomes []store.Outcome) (refused []refusal) {
 	changes := make([]broker.Change, 0, len(all))
 	taken := make([]*result, 0, len(all))
@@ -284,8 +283,8 @@ func (s *session) keepAllRefused(refused []refusal) {
 	}
 }
 
-// releaseSlots releases the slots of results, all at once, so that the next claims for them go
-// together, too.
+// releaseSlots releases the slots of results together, so that the next claims for them share a statement,
+// too.
 func (s *session) releaseSlots(all []*result) {
 	if len(all) == 0 {
 		return

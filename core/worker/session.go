@@ -37,15 +37,14 @@ type session struct {
 	lease  *lease
 	held   *registry
 	record *runRecord
-	// results are the results that wait to be written.
+	// results collects the results that wait to be written.
 	results *results
 	client  *broker.Client
-	// ending wakes serve when the session ends early or a stop is requested. beatNow wakes the
+	// ending wakes serveUntilEnd when the session ends early or a stop is requested. beatNow wakes the
 	// heartbeat when it has something to report.
 	ending  host.Signal
 	beatNow host.Signal
-	// hinted wakes the task that asks about cancellations. futile wakes the task that asks what is
-	// dispatched here.
+	// hinted wakes checkHints, futile wakes lookBehind.
 	hinted host.Signal
 	futile host.Signal
 	unread *unread.Keeper
@@ -53,23 +52,26 @@ type session struct {
 
 	mu   sync.Mutex
 	over endReason
-	// succeeded says that the worker was told of a successor, also if the session was over by then.
+	// succeeded reports whether another process has taken the worker's name, even if the session was over by
+	// then.
 	succeeded bool
 	draining  bool
-	// asked says that an operator wants the worker to drain and stop.
+	// asked reports whether an operator wants the worker to drain and stop.
 	asked bool
-	// consumer is nil while the worker would not receive a dispatch.
+	// consumer is nil while the worker does not receive dispatches.
 	consumer broker.Consumer
-	// waiting holds the deliveries that found every run slot taken, the oldest first.
+	// waiting holds the deliveries that wait for a run slot, the oldest first. Their messages are not
+	// acknowledged.
 	waiting []delivery
-	// reportedFull is the latest moment, on the monotonic clock, at which, as the database knows, the
-	// worker was full.
+	// reportedFull is the latest moment, on the monotonic clock, at which the worker was full according to
+	// the database.
 	reportedFull time.Duration
 	// beaten is the largest number of an answered heartbeat.
 	beaten uint64
-	// leftover was received while draining: its epochs are given back, then it is acknowledged.
+	// leftover holds deliveries that came while draining: their epochs are released, then they are
+	// acknowledged.
 	leftover []delivery
-	// wasted counts the futile messages since lookBehind last asked the database.
+	// wasted is the number of futile messages since lookBehind last tried to query the database.
 	wasted int
 }
 
@@ -83,7 +85,7 @@ func newSession(s *Service, key store.WorkerKey, sent time.Duration) *session {
 	t.results = &results{host: s.host, lease: t.lease}
 	t.unread = unread.New(unread.Options{
 		Host: s.host, Store: s.store, Log: s.limited, Recorder: s.recorder, Timeout: s.config.Worker.StatementTimeout,
-		// A message that is held keeps the messages behind it from coming.
+		// A message that is held blocks the messages behind it.
 		Refused: t.futile.Set,
 	})
 	return t
@@ -104,7 +106,7 @@ func (s *session) serveUntilEnd(ctx context.Context) endReason {
 		s.host.Go("unreadable messages", func() { s.unread.Run(work) }),
 		s.host.Go("work behind futile messages", func() { s.lookBehind(work) }),
 		s.host.Go("stop watcher", func() {
-			// Nobody sets this signal: it waits for the context alone.
+			// This signal is never set: it waits for the context alone.
 			_, _ = s.host.NewSignal().Wait(watching, host.Forever)
 			s.ending.Set()
 		}),
@@ -124,8 +126,8 @@ func (s *session) serveUntilEnd(ctx context.Context) endReason {
 	return why
 }
 
-// endEarly ends the session for a reason, and every action with it; the first reason stays. Past
-// the fence, the grace is only what is left of the margin.
+// endEarly ends the session and every action for a reason; the first reason stays. Past the fence, the grace
+// is the rest of the margin.
 func (s *session) endEarly(why endReason) {
 	s.mu.Lock()
 	first := s.over == endNone
@@ -146,7 +148,7 @@ func (s *session) endEarly(why endReason) {
 	s.ending.Set()
 }
 
-// db makes one database call. If the answer says that the incarnation is over, it ends the session.
+// db makes one database call. If the error shows that the incarnation is over, it ends the session.
 func (s *session) db(f func(ctx context.Context) error) error {
 	return s.endIfGone(s.Service.db(f))
 }
@@ -156,7 +158,7 @@ func (s *session) callWithin(ctx context.Context, patience time.Duration, f func
 	return s.endIfGone(s.Service.callWithin(ctx, patience, f))
 }
 
-// endIfGone ends the session if the error says that the incarnation is over, and returns the error.
+// endIfGone ends the session if the error shows that the incarnation is over, and returns the error.
 func (s *session) endIfGone(err error) error {
 	if why := endReasonOf(err); why != endNone {
 		s.endEarly(why)
@@ -164,14 +166,14 @@ func (s *session) endIfGone(err error) error {
 	return err
 }
 
-// wasAskedToStop says that the session ended with a drain that an operator requested.
+// wasAskedToStop reports whether an operator has requested a drain.
 func (s *session) wasAskedToStop() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.asked
 }
 
-// hasSuccessor says that the worker was told that another process has its name.
+// hasSuccessor reports whether another process has taken the worker's name, as far as known.
 func (s *session) hasSuccessor() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -184,7 +186,7 @@ func (s *session) whyEnded() endReason {
 	return s.over
 }
 
-// guardLease fences the worker: it ends the session when the worker can no longer rely on its lease.
+// guardLease ends the session when the worker can no longer rely on its lease.
 func (s *session) guardLease(ctx context.Context) {
 	for !s.lease.checkFence() {
 		at, _ := s.lease.fenceDeadlines()
@@ -211,7 +213,7 @@ func (s *session) awaitResults(ctx context.Context) bool {
 }
 
 // awaitRegistry waits until done returns true or d has passed; it calls done whenever the registry changes.
-// It returns whether done returned true.
+// It reports whether done returned true.
 func (s *session) awaitRegistry(d time.Duration, done func(held, alive int) bool) bool {
 	deadline := s.host.Monotonic() + min(d, host.Forever/2)
 	for !done(s.held.countHeld()) {

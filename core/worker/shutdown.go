@@ -10,11 +10,10 @@ import (
 	"handoff/core/store"
 )
 
-// drainAndStop is the graceful stop. First the worker tells the database, so that nothing new is
-// dispatched to it. Then it ends the consumer. Then it gives unclaimed dispatches back, so that
-// they run elsewhere at once. Running executions may finish within the shutdown timeout, while the
-// heartbeat goes on: a draining worker is alive (defects D36 to D40). The rest is ended as
-// worker_shutdown.
+// drainAndStop stops the worker gracefully. It first sets the lifecycle to draining, so that nothing new is
+// dispatched to it. Then it ends the consumer, and releases unclaimed dispatches, so that they run elsewhere
+// at once. Running executions may finish within the shutdown timeout, while heartbeats continue (defects D36
+// to D40). The rest is ended as worker_shutdown.
 func (s *session) drainAndStop() {
 	c := s.config.Worker
 	deadline := s.host.Monotonic() + c.ShutdownTimeout
@@ -35,7 +34,7 @@ func (s *session) drainAndStop() {
 	if told {
 		s.releaseUnclaimed(deadline)
 	}
-	// One deadline covers all of it. If the incarnation is gone, nothing of it matters.
+	// One deadline covers all steps. If the incarnation is gone, there is nothing to wait for.
 	idle := func(held, _ int) bool { return held == 0 || s.whyEnded() != endNone }
 	if !s.awaitRegistry(deadline-s.host.Monotonic(), idle) {
 		held, _ := s.held.countHeld()
@@ -49,8 +48,8 @@ func (s *session) drainAndStop() {
 	cancel()
 }
 
-// releaseUnclaimed gives unclaimed epochs back and then settles their messages. In the other order a crash
-// in between would leave an epoch that no message and no worker holds.
+// releaseUnclaimed releases unclaimed epochs and then settles their messages. In the other order, a crash in
+// between would leave an epoch that no message and no worker holds.
 func (s *session) releaseUnclaimed(deadline time.Duration) {
 	var keys []execution.Key
 	released := s.persistUntil(deadline, func() error {
@@ -68,8 +67,8 @@ func (s *session) releaseUnclaimed(deadline time.Duration) {
 	}
 }
 
-// persistUntil repeats a write until it is answered or the deadline, on the monotonic clock, has passed.
-// It always makes the first attempt.
+// persistUntil repeats a write until it is answered or the deadline, on the monotonic clock, has passed. It
+// makes at least one attempt.
 func (s *session) persistUntil(deadline time.Duration, write func() error) bool {
 	backoff := broker.NewBackoff(s.host, 100*time.Millisecond, time.Second)
 	for {

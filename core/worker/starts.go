@@ -13,19 +13,19 @@ const (
 	longestRest = 30 * time.Second
 )
 
-// startBackoff remembers whether the machine starts actions. While it does not, for want of descriptors,
-// processes, memory or room on the disk, the worker rests longer and longer between two attempts:
-// each claim would only end its execution. Deliveries wait meanwhile, as they do for a slot.
+// startBackoff tracks whether the machine starts actions. While it lacks descriptors, processes, memory or
+// disk space, the worker rests longer and longer between two attempts, because each claim would only fail its
+// execution. Deliveries wait meanwhile, as they do for a slot.
 type startBackoff struct {
 	mu    sync.Mutex
 	rest  time.Duration
 	until time.Duration
-	// rested is the latest moment of all earlier rests.
+	// rested is the end of the latest earlier rest.
 	rested time.Duration
 }
 
-// restLonger notes that an action could not be started, and returns how long the worker rests; 0 if
-// another failure has made it rest already.
+// restLonger records that an action could not be started, and returns how long the worker rests; 0 if it
+// already rests.
 func (s *startBackoff) restLonger(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *startBackoff) restLonger(now time.Duration) time.Duration {
 	return s.rest
 }
 
-// restNoMore notes that an action was started.
+// restNoMore records that an action was started, which ends the rest.
 func (s *startBackoff) restNoMore(now time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,14 +52,14 @@ func (s *startBackoff) lastRest(now time.Duration) time.Duration {
 	return max(s.rested, min(now, s.until))
 }
 
-// restLeft is how long the worker still rests.
+// restLeft returns how long the worker still rests.
 func (s *startBackoff) restLeft(now time.Duration) time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return max(0, s.until-now)
 }
 
-// restAfter rests because an action could not be started.
+// restAfter begins a rest because an action could not be started, and logs it.
 func (s *session) restAfter(err error) {
 	if rest := s.starts.restLonger(s.host.Monotonic()); rest > 0 {
 		s.log.LogAttrs(context.Background(), slog.LevelWarn, "an action could not be started, the worker claims nothing for a while: look at its limits of descriptors and processes, its memory and its disk",
@@ -67,8 +67,8 @@ func (s *session) restAfter(err error) {
 	}
 }
 
-// lastFull returns the latest moment at which the worker had no slot for a delivery, which may be now: every
-// slot was taken, or it rested. ever is false if it always had one.
+// lastFull returns the latest moment, perhaps now, at which the worker had no slot for a delivery: all were
+// taken, or it rested. ever is false if it always had one.
 func (s *session) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	at, ever = s.held.lastFull(now)
 	if rested := s.starts.lastRest(now); rested > 0 {

@@ -10,12 +10,11 @@ import (
 	"handoff/core/host"
 )
 
-// queueMessage makes a message's dispatches wait for run slots, and returns the deliveries to acknowledge.
-// A second delivery of an epoch that already waits replaces the first one: after a reconnect only
-// the new one can be settled, and within one session the old one is a duplicate. A delivery of an
-// epoch that is held is a duplicate, too.
+// queueMessage queues a message's dispatches for run slots, and returns the deliveries to acknowledge. A
+// second delivery of a waiting epoch replaces the first one: after a reconnect only the new one can be
+// settled, and within one session the old one is a duplicate. A delivery of a held epoch is a duplicate, too.
 //
-// Both checks are under one lock, so no epoch both waits and is held.
+// Both checks are made under one lock, so that no epoch both waits and is held.
 func (s *session) queueMessage(m *message) (doubles []delivery) {
 	now := s.host.Monotonic()
 	s.mu.Lock()
@@ -42,7 +41,7 @@ func (s *session) queueMessage(m *message) (doubles []delivery) {
 	return doubles
 }
 
-// waitsFor returns the delivery of an epoch that waits, nil if none waits. The caller holds t.mu.
+// waitsFor returns the waiting delivery of an epoch, nil if there is none. The caller holds s.mu.
 func (s *session) waitsFor(key execution.Key) *delivery {
 	for i := range s.waiting {
 		if w := &s.waiting[i]; w.Key == key {
@@ -52,15 +51,14 @@ func (s *session) waitsFor(key execution.Key) *delivery {
 	return nil
 }
 
-// keepAdmitting calls admit whenever a slot becomes free or a delivery has waited for its full time,
+// keepAdmitting calls admitWaiting whenever a slot becomes free or a delivery has waited for its full time,
 // until ctx ends.
 //
-// No delivery waits longer than its dispatch timeout, because the database would refuse the claim.
-// Nor does it wait longer than longestHeld: if a consumer keeps a delivery unacknowledged for 30
-// minutes (by default), RabbitMQ closes its channel or cancels the consumer, which takes back all
-// other waiting deliveries. So the worker rejects the delivery, like one whose claim came too late,
-// and the executor dispatches the execution anew. Before that the worker tells the database that it
-// was full, so the dispatch does not count against max_dispatches.
+// No delivery waits longer than its dispatch timeout, because the database would refuse the claim. Nor does
+// it wait longer than longestHeld: if a delivery stays unacknowledged for 30 minutes (by default), RabbitMQ
+// closes the channel or cancels the consumer, which requeues all waiting deliveries. So the worker rejects
+// the delivery, like one whose claim came too late, and the executor dispatches the execution again. Before
+// that the worker reports that it was full, so that the dispatch does not count against max_dispatches.
 func (s *session) keepAdmitting(ctx context.Context) {
 	for {
 		if _, err := s.held.freed.Wait(ctx, s.admitWaiting()); err != nil {
@@ -69,8 +67,8 @@ func (s *session) keepAdmitting(ctx context.Context) {
 	}
 }
 
-// admitWaiting gives free run slots to waiting deliveries, oldest first, and rejects those that have
-// waited too long. It returns how long it has nothing to do unless a slot becomes free.
+// admitWaiting gives free run slots to waiting deliveries, oldest first, and rejects those that have waited
+// too long. It returns how long until it must be called again, even if no slot becomes free.
 func (s *session) admitWaiting() time.Duration {
 	for {
 		taken, late, left := s.nextWaiting()
@@ -93,9 +91,9 @@ func (s *session) admitWaiting() time.Duration {
 	}
 }
 
-// nextWaiting removes the first waiting deliveries: those that get a slot; or, if no slot is free
-// and the time of the first one is over, that one and those of its message. Otherwise it removes
-// nothing, and left is how long the first one may still wait, or the worker rests.
+// nextWaiting removes the first waiting deliveries: those that get a slot; or, if no slot is free and the
+// time of the first one is over, that one and the others of its message. Otherwise left is how long the first
+// one may still wait, or how long the worker rests if that is shorter.
 func (s *session) nextWaiting() (taken []*run, late []delivery, left time.Duration) {
 	now := s.host.Monotonic()
 	s.mu.Lock()
@@ -126,8 +124,8 @@ func (s *session) nextWaiting() (taken []*run, late []delivery, left time.Durati
 	return nil, late, 0
 }
 
-// takeSlots holds as many of the first waiting deliveries as there are free slots, and as one
-// statement claims. The caller holds t.mu.
+// takeSlots gives slots to the first waiting deliveries: as many as are free, and as one statement claims.
+// The caller holds s.mu.
 func (s *session) takeSlots() (all []*run) {
 	for i := range s.waiting[:min(len(s.waiting), mostRows)] {
 		e := s.held.addEntry(s.waiting[i].Key)
@@ -150,8 +148,7 @@ func (s *session) removeWaiting(m *message) (removed []delivery) {
 	return removed
 }
 
-// forgetWaiting forgets the waiting deliveries of a rejected message: the dead letter handler dispatches
-// them anew.
+// forgetWaiting drops the waiting deliveries of a rejected message: the dead letter handler judges them.
 func (s *session) forgetWaiting(m *message) {
 	if m == nil {
 		return
@@ -161,14 +158,13 @@ func (s *session) forgetWaiting(m *message) {
 	s.removeWaiting(m)
 }
 
-// longestHeld is how long a delivery may wait unacknowledged. It is below the 30 minutes after
-// which RabbitMQ closes the channel, by a minute of RabbitMQ's ticks and some time for the claim.
+// longestHeld is how long a delivery may wait unacknowledged. It is below the 30 minutes after which RabbitMQ
+// closes the channel, minus its tick of a minute and some time for the claim.
 const longestHeld = 25 * time.Minute
 
-// slotPatience is how long a delivery waits for a run slot: its dispatch timeout, the action's own or
-// the configured one, but less than the time after which the broker closes the channel. Without
-// dead lettering a rejected dispatch would be found only when its timeout is over, so the delivery
-// waits that long.
+// slotPatience returns how long a delivery waits for a run slot: the dispatch timeout of its action or the
+// configured one, but at most longestHeld. Without dead lettering a rejected dispatch would be detected only
+// after its timeout, so the delivery waits that long.
 func (s *session) slotPatience(action execution.Action) time.Duration {
 	timeout := s.config.Executor.DispatchTimeout
 	if action.DispatchTimeout > 0 {
@@ -180,8 +176,8 @@ func (s *session) slotPatience(action execution.Action) time.Duration {
 	return timeout
 }
 
-// takeUnclaimed removes every received delivery that is not claimed: those that came while the worker
-// drains, and those that wait.
+// takeUnclaimed removes and returns every unclaimed delivery: the waiting ones, and those that came during
+// the drain.
 func (s *session) takeUnclaimed() []delivery {
 	s.mu.Lock()
 	defer s.mu.Unlock()
