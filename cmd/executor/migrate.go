@@ -41,11 +41,11 @@ const connectWithin = 10 * time.Second
 type migrator struct {
 	conn           *pgx.Conn
 	stdout, stderr io.Writer
-	// to is the version that down goes back to, -1 if that was not said.
+	// to is the version to which down returns, -1 if not given.
 	to int64
 }
 
-// runMigrate is the command of that name; it returns the exit code.
+// runMigrate executes `executor migrate`; it returns the exit code.
 func runMigrate(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	usage := func(format string, values ...any) int {
 		fmt.Fprintf(stderr, "executor migrate: "+format+"\n\n", values...)
@@ -101,7 +101,7 @@ func runMigrate(ctx context.Context, args, environ []string, stdout, stderr io.W
 	return do(ctx)
 }
 
-// takeTo takes --to N from the arguments.
+// takeTo removes --to N from the arguments, and sets to.
 func (m *migrator) takeTo(args []string) (rest []string, err error) {
 	for i := 0; i < len(args); i++ {
 		value, found := strings.CutPrefix(args[i], "--to=")
@@ -127,7 +127,7 @@ func (m *migrator) reportFailure(err error) int {
 	return exitFailed
 }
 
-// migrateUp applies what the database lacks.
+// migrateUp applies the migrations that the database lacks.
 func (m *migrator) migrateUp(ctx context.Context) int {
 	before, err := migrations.Status(ctx, m.conn)
 	if err == nil {
@@ -152,7 +152,7 @@ func (m *migrator) migrateUp(ctx context.Context) int {
 	return exitStopped
 }
 
-// migrateDown takes back what lies above the version that was said.
+// migrateDown reverts the migrations above the given version.
 func (m *migrator) migrateDown(ctx context.Context) int {
 	versions, err := migrations.Status(ctx, m.conn)
 	if err != nil {
@@ -188,7 +188,7 @@ func (m *migrator) migrateDown(ctx context.Context) int {
 	return exitStopped
 }
 
-// printLosses lists migrations, each with what is dropped with it.
+// printLosses lists migrations, each with the tables and columns that are dropped with it.
 func (m *migrator) printLosses(w io.Writer, back []migrations.Version) {
 	for i := range back {
 		v := &back[i]
@@ -203,7 +203,7 @@ func (m *migrator) printLosses(w io.Writer, back []migrations.Version) {
 	}
 }
 
-// printStatus lists the versions, and says whether they are those of this program.
+// printStatus lists the versions, and reports whether they match this program.
 func (m *migrator) printStatus(ctx context.Context) int {
 	versions, err := migrations.Status(ctx, m.conn)
 	if err != nil {

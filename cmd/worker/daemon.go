@@ -27,23 +27,23 @@ import (
 
 // daemon is one worker process.
 type daemon struct {
-	// plant changes what the service is made of; nil but in a build that can be given a known defect.
+	// plant plants a mutant in the service's options; nil except in builds with the tag mutant.
 	plant func(*worker.Options)
 
-	// healthURL is where the health endpoint answers, once it listens; empty without one.
+	// healthURL is the URL of the health endpoint, once it listens; empty without one.
 	healthURL  string
 	config     config.Config
 	deployment config.Deployment
 	log        *slog.Logger
 	host       host.Host
 	figures    *exporter.Exporter
-	// isolation is what holds for actions on this machine.
+	// isolation is the isolation of actions that works on this machine.
 	isolation *subprocess.State
 	// secretFile is the configuration file if it holds a password, else empty.
 	secretFile string
 }
 
-// runWorker works until ctx ends and what was claimed has come to its end, which is nil.
+// runWorker works until ctx ends and all claimed executions have ended, then returns nil.
 func (d *daemon) runWorker(ctx context.Context) error {
 	d.host = hostdaemon.New(hostdaemon.Options{})
 	d.figures = exporter.New()
@@ -62,7 +62,7 @@ func (d *daemon) runWorker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// The health endpoint answers to the very end: a worker that drains is alive.
+	// The health endpoint serves until the end, because a draining worker is alive.
 	defer stopServing()
 
 	db, err := d.openStore(ctx)
@@ -94,7 +94,7 @@ func (d *daemon) runWorker(ctx context.Context) error {
 	return worker.New(options).Run(ctx)
 }
 
-// logStart says who starts, and how long a stop may take: whoever kills it sooner loses runs.
+// logStart logs the start and how long a stop may take: killing the worker sooner loses runs.
 func (d *daemon) logStart(ctx context.Context) {
 	c := d.config.Worker
 	d.log.LogAttrs(ctx, slog.LevelInfo, "worker starting",
@@ -108,8 +108,8 @@ func (d *daemon) logStart(ctx context.Context) {
 		slog.String("shutdown_timeout", c.ShutdownTimeout.String()), slog.String("stop_grace_period_at_least", longest.String()))
 }
 
-// storeOptions are the options of the worker's store. A call that has waited for a lock still needs time to
-// retry row by row, so it waits for half of its timeout.
+// storeOptions returns the options of the worker's store. A call that has waited for a lock still needs time
+// to retry row by row, so it waits for half of its timeout.
 func storeOptions(c *config.Config) postgres.Options {
 	return postgres.Options{
 		MaxConns: c.Database.Connections, HeartbeatConns: c.Database.HeartbeatConnections, PingTimeout: c.Database.PingTimeout,
@@ -117,7 +117,7 @@ func storeOptions(c *config.Config) postgres.Options {
 	}
 }
 
-// openStore connects to the database as often as it takes, and waits until an executor has made the schema.
+// openStore connects to the database, and retries until it is available and has the schema.
 func (d *daemon) openStore(ctx context.Context) (*postgres.Store, error) {
 	backoff := broker.NewBackoff(d.host, 200*time.Millisecond, 5*time.Second)
 	for {
@@ -145,7 +145,7 @@ func (d *daemon) openStore(ctx context.Context) (*postgres.Store, error) {
 	}
 }
 
-// listenHealth serves the health endpoints. The returned function ends that.
+// listenHealth serves the health endpoints until the returned function is called.
 func (d *daemon) listenHealth(ctx context.Context, p *worker.Pulse) (stop func(), err error) {
 	address := d.deployment.Worker.HealthListen
 	if address == "" {
@@ -169,7 +169,7 @@ func (d *daemon) listenHealth(ctx context.Context, p *worker.Pulse) (stop func()
 		defer close(done)
 		h := api.Logged(d.log, api.HealthHandler(healthChecks(p), d.figures.Handler(), d.isolation))
 		if err := api.Serve(serving, listener, h, d.log, time.Second); err != nil && !errors.Is(err, net.ErrClosed) {
-			// Work goes on: what watches the endpoint will notice.
+			// The worker continues: whatever monitors the endpoint detects the failure.
 			d.log.LogAttrs(ctx, slog.LevelError, "the health endpoints are gone", slog.Any("error", err))
 		}
 	}()
@@ -179,7 +179,7 @@ func (d *daemon) listenHealth(ctx context.Context, p *worker.Pulse) (stop func()
 	}, nil
 }
 
-// healthChecks are what /readyz asks.
+// healthChecks returns the checks of /readyz.
 func healthChecks(p *worker.Pulse) []api.Check {
 	return []api.Check{
 		{Name: "lease", Run: func(context.Context) error { return p.Lease() }},

@@ -1,5 +1,5 @@
-// Command worker runs actions: it registers, keeps its lease, claims what is dispatched to it and
-// writes how it ended.
+// Command worker runs actions: it registers, keeps its lease, claims the executions dispatched to it, and
+// writes how they ended.
 package main
 
 import (
@@ -26,18 +26,17 @@ const (
 )
 
 func main() {
-	// The runner starts this binary again, as the shim between the worker and an action.
+	// The runner also starts this binary as the shim between the worker and an action.
 	subprocess.ShimMain()
-	// Before anything else: until then actions of another worker of this user could read the environment.
+	// Early, because until then actions of another worker of this user could read the environment.
 	subprocess.ProtectWorker()
 
 	hostdaemon.CollectRarely()
-	// The first signal ends the process in good order, whatever it is doing; a second one ends it at
-	// once.
+	// The first signal ends the process gracefully, whatever it is doing; a second one ends it at once.
 	os.Exit(run(hostdaemon.Signals(context.Background()), os.Args[1:], os.Environ(), os.Stdout, os.Stderr))
 }
 
-// run is the whole program; it returns the exit code.
+// run executes the command line; it returns the exit code.
 func run(ctx context.Context, args, environ []string, stdout, stderr io.Writer) int {
 	args, planted := takeMutant(args)
 	parsed := commandSpec().Parse(args, environ)
@@ -77,8 +76,8 @@ func commandSpec() config.Command {
 	}
 }
 
-// completeConfig fills in what the machine knows, and refuses what it can't do: a worker that offers a
-// runtime which it does not have would fail everything that is handed to it.
+// completeConfig adds values found on the machine, and refuses what the machine can't do: a worker that
+// offers a runtime which it lacks would fail every execution of that runtime.
 func completeConfig(p *config.Parsed) {
 	name, err := os.Hostname()
 	if err == nil {

@@ -26,7 +26,7 @@ type table struct {
 	// wait.
 	children map[execution.ID]int
 	settled  map[execution.ID]int
-	// bad are rows that can't be handled, each with its error. away says that the database does not
+	// bad are rows that can't be handled, each with its error. away reports whether the database does not
 	// answer at all.
 	bad  map[execution.ID]error
 	away bool
@@ -78,7 +78,7 @@ func (t *table) Clock(context.Context) (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// refusal is the error of a call about these rows.
+// refusal returns the error of a call about these rows.
 func (t *table) refusal(ids []execution.ID) error {
 	t.calls++
 	if t.before != nil {
@@ -198,7 +198,7 @@ func sweeping(rows int) (*Service, *table) {
 	return s, t
 }
 
-// missed are the rows that were not handled exactly once.
+// missed returns the rows that were not handled exactly once.
 func (t *table) missed() (ids []execution.ID) {
 	for i := range t.rows {
 		if t.handled[t.rows[i].ID] != 1 {
@@ -313,7 +313,7 @@ func TestSweepContinuesUntilNothingIsLeft(t *testing.T) {
 	}
 }
 
-// A row that a pass skips, or only sends a hint about, stays in place; the pass goes on behind it.
+// A row that a pass skips, or only sends a hint about, stays in place; the pass continues behind it.
 func TestSweepContinuesPastSkippedRows(t *testing.T) {
 	s, db := sweeping(3*batch + 5)
 	seen := make(map[execution.ID]int)
@@ -391,7 +391,7 @@ func TestOnePassHandlesEveryCause(t *testing.T) {
 		},
 	} {
 		s, db := sweeping(rows)
-		// The database has answered for long enough that no pass waits for workers to come back.
+		// The database has answered for long enough that no pass waits for workers to return.
 		s.outage = &outage{gap: 24 * time.Hour}
 		if err := pass(s, t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -408,7 +408,7 @@ func TestOnePassHandlesEveryCause(t *testing.T) {
 		case store.DeadLettered, store.Undeliverable:
 			// These are announced one by one.
 		case store.Unpublished:
-			// These need a broker. Like Unanswered, the pass goes on behind the rows that stay.
+			// These need a broker. Like Unanswered, the pass continues behind the rows that stay.
 		default:
 			if !asked[cause] {
 				t.Errorf("no pass has asked for rows on the ground %v", cause)

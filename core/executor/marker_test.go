@@ -42,7 +42,7 @@ func (m *marks) MarkPublished(_ context.Context, keys []execution.Key) (left []e
 	return left, nil
 }
 
-// confirmedUpTo are the keys of the rows from one to another.
+// confirmedUpTo returns the keys of the rows from one to another.
 func confirmedUpTo(from, to int) (keys []execution.Key) {
 	for id := from; id <= to; id++ {
 		keys = append(keys, execution.Key{ID: execution.ID(id), Epoch: 1})

@@ -85,7 +85,7 @@ func TestUnseenIncarnationIsSupersededByLaterOne(t *testing.T) {
 			t.Errorf("what incarnation %d ran is over before a lease: %v, after it: %v", ran, early, o.actionsEnded(row))
 		}
 	}
-	// Only the latest sighting stays for ever.
+	// Only the latest sighting stays forever.
 	h.now += 21 * lease
 	o.surveyOwners(nil)
 	if n := len(o.seen[1]); n != 1 || o.seen[1][0].incarnation != 8 {

@@ -8,8 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// A row that is taken back again and again without counting waits longer each time, but never for
-// minutes.
+// A row that is reclaimed again and again without counting waits longer each time, but never for minutes.
 func TestUncountedReclaimBackoffGrows(t *testing.T) {
 	retry := config.Default(config.Hardened).Retry
 	middle := func(n uint64) uint64 { return n / 2 }

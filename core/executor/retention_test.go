@@ -122,8 +122,8 @@ func TestRetentionSpreadsItsSteps(t *testing.T) {
 	}
 }
 
-// A pass ends after so many steps, so that its loop shows that it is alive. The next one goes on
-// where it stopped and not at the beginning.
+// A pass ends after so many steps, so that its loop shows that it is alive. The next one continues where it
+// stopped and not at the beginning.
 func TestRetentionPassResumesWherePreviousStopped(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: passBatches*batch + 5})
 	if err := r.deleteOverdue(t.Context()); err != nil || a.rows[store.KeptExecutions] != 5 {

@@ -10,7 +10,7 @@ import (
 	"handoff/core/store"
 )
 
-// fit is an active worker of capacity 4.
+// fit returns an active worker of capacity 4.
 func fit(id execution.WorkerID, change func(*store.WorkerRow)) store.WorkerRow {
 	w := store.WorkerRow{
 		WorkerKey: store.WorkerKey{ID: id, Incarnation: execution.Incarnation(id)}, Name: string(rune('a' + id - 1)),
@@ -30,7 +30,7 @@ func failing(n int, ago time.Duration) func(*store.WorkerRow) {
 
 func loaded(n int) func(*store.WorkerRow) { return func(w *store.WorkerRow) { w.Load = n } }
 
-// full is a worker that has been full for a time.
+// full returns a worker that has been full for a time.
 func full(since time.Duration) func(*store.WorkerRow) {
 	return func(w *store.WorkerRow) { w.Load, w.FullFor = w.Capacity, since }
 }

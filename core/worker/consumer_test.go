@@ -16,7 +16,7 @@ import (
 type grudging struct {
 	store.Worker
 	errs []error
-	// applied says that the last claim took effect, and none before it.
+	// applied reports whether the last claim took effect, and none before it.
 	applied bool
 	now     func() time.Duration
 	asked   []time.Duration
@@ -114,7 +114,7 @@ func TestRunTimeCountsFromEffectiveClaim(t *testing.T) {
 	}
 }
 
-// alone is a delivery of one dispatch.
+// alone returns a delivery of one dispatch.
 func alone(c broker.Consumer, key execution.Key) delivery {
 	m := newMessage(c, broker.Delivery{Envelope: broker.Envelope{Type: broker.ExecutionScheduled, Dispatches: []broker.Dispatch{{Key: key}}}})
 	return delivery{Dispatch: &m.delivery.Envelope.Dispatches[0], message: m}
@@ -234,7 +234,7 @@ func (b *broken) Claim(context.Context, store.WorkerKey, []store.Claim) ([]store
 	return nil, errors.New("internal error (XX000)")
 }
 
-// The same holds if the database refuses the claim for good.
+// The same holds if the database refuses the claim permanently.
 func TestRedeliveryDuringPermanentRefusalIsRejected(t *testing.T) {
 	for _, when := range []string{"while the database is asked", "while the first delivery is rejected"} {
 		x := deliveredTwice(t, when)

@@ -44,8 +44,8 @@ func finishing(p *picky) *session {
 	}, store.WorkerKey{ID: 1, Incarnation: 1}, 0)
 }
 
-// A completed run stays completed when the database refuses its output for good. It is neither lost
-// nor run again.
+// A completed run stays completed when the database refuses its output permanently. It is neither lost nor
+// run again.
 func TestRefusedOutputKeepsCompletedStatus(t *testing.T) {
 	p := &picky{refuses: func(f store.Finish) bool { return f.Result.Output != nil }}
 	finishing(p).finishes(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Result: execution.Result{Output: []byte(`"\u0000"`)}})

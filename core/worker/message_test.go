@@ -50,7 +50,7 @@ func (*judging) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) 
 	return store.BeatReply{}, store.ErrUnavailable
 }
 
-// granted is a claim that succeeds, tooLate one whose deadline has passed, and stale one of another
+// granted returns a claim that succeeds, tooLate one whose deadline has passed, and stale one of another
 // epoch.
 func granted(id execution.ID) store.ClaimResult {
 	return store.ClaimResult{Outcome: store.Outcome{Applied: true, Row: execution.Execution{ID: id, Epoch: 1, Status: execution.Running, Incarnation: 1}}}
@@ -64,7 +64,7 @@ func stale(id execution.ID) store.ClaimResult {
 	return store.ClaimResult{Outcome: store.Outcome{Row: execution.Execution{ID: id, Epoch: 2, Status: execution.Requested}}}
 }
 
-// many is a message of dispatches 1 to n that waits at a worker with so many slots.
+// many returns a message of dispatches 1 to n that waits at a worker with so many slots.
 func many(n, slots int, j *judging) (*session, *settling, *message) {
 	s := finishing(nil)
 	s.store, s.lease = j, newLease(s.host, s.config.Worker, s.host.Monotonic())

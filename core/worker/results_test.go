@@ -16,7 +16,7 @@ import (
 	"handoff/core/store"
 )
 
-// gathering is the results of a worker whose lease was renewed at 0, on a clock that stands still.
+// gathering returns the results of a worker whose lease was renewed at 0, on a clock that stands still.
 func gathering() (*results, *clock.Mock) {
 	at := clock.NewMock()
 	h := daemon.New(daemon.Options{Clock: at})

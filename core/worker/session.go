@@ -25,7 +25,7 @@ const (
 	endFenced
 )
 
-// String is the name of the reason in logs.
+// String returns the name of the reason in logs.
 func (e endReason) String() string {
 	return [...]string{"not ended", "stopped", "superseded", "marked lost", "lease not renewed"}[e]
 }

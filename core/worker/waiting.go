@@ -137,7 +137,7 @@ func (s *session) takeSlots() (all []*run) {
 	return all
 }
 
-// removeWaiting removes the waiting deliveries of a message. The caller holds t.mu.
+// removeWaiting removes the waiting deliveries of a message. The caller holds s.mu.
 func (s *session) removeWaiting(m *message) (removed []delivery) {
 	s.waiting = slices.DeleteFunc(s.waiting, func(w delivery) bool {
 		if w.message == m {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Group is the directory of a run's control group, as a string, so that another process can get it.
+// Group is the path of a run's control group, as a string, so that it can be sent to another process.
 type Group string
 
 func (g Group) filePath(name string) string { return filepath.Join(string(g), name) }
@@ -31,8 +31,7 @@ func (g Group) writeFile(name, text string) error {
 // Open opens the group's directory, for a process to be started in it (SysProcAttr.CgroupFD).
 func (g Group) Open() (*os.File, error) { return os.Open(string(g)) }
 
-// setLimits sets the limits for which the group has controllers. A kernel without swap has no file for
-// the swap limit.
+// setLimits sets the limits for which the group has controllers. Kernels without swap lack the swap limit.
 func (g Group) setLimits(l Limits, have map[string]bool) error {
 	type setting struct {
 		controller, file, text string
@@ -63,14 +62,14 @@ func (g Group) setLimits(l Limits, have map[string]bool) error {
 	return nil
 }
 
-// isPopulated says whether any process in the group or below it is alive. A removed group has none.
+// isPopulated reports whether any process in the group or below it is alive. A removed group has none.
 func (g Group) isPopulated() bool {
 	text, err := os.ReadFile(g.filePath("cgroup.events"))
 	return err == nil && strings.Contains(string(text), "populated 1")
 }
 
-// Kill kills everything in the group and below it, and waits until all of it is dead. After the
-// time within it returns ErrAlive.
+// Kill kills everything in the group and below it, and waits until all of it is dead. It returns ErrAlive if
+// that takes longer than within.
 func (g Group) Kill(within time.Duration) error {
 	if !g.isPopulated() {
 		return nil
@@ -87,8 +86,8 @@ func (g Group) Kill(within time.Duration) error {
 	return nil
 }
 
-// killEach is for kernels before 5.14, which have no cgroup.kill. A frozen process can't fork, and
-// SIGKILL kills it.
+// killEach kills the processes one by one, for kernels before 5.14, which have no cgroup.kill. A frozen
+// process can't fork, and SIGKILL kills it.
 func (g Group) killEach() {
 	_ = g.writeFile("cgroup.freeze", "1")
 	_ = filepath.WalkDir(string(g), func(path string, d fs.DirEntry, err error) error {
@@ -106,8 +105,7 @@ func (g Group) killEach() {
 	_ = g.writeFile("cgroup.freeze", "0")
 }
 
-// OutOfMemory is how often the kernel killed a process in the group because the group had reached
-// its memory limit.
+// OutOfMemory returns how often the kernel killed a process in the group at the group's memory limit.
 func (g Group) OutOfMemory() int {
 	text, err := os.ReadFile(g.filePath("memory.events"))
 	if err != nil {

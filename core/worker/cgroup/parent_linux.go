@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// prefix begins the names of the groups that workers make for their runs.
+// prefix is the prefix of the groups that workers make for their runs.
 const prefix = "handoff-"
 
 // leaf is the group that a worker moves itself to if limits need its own group to be empty.
 const leaf = "worker"
 
-// guards is the group of the processes that guard runs.
+// guards is the group of the processes that guard runs, which are shims.
 const guards = "guards"
 
 // guardPatience is how long the guards of a dead worker may take to end by themselves and to
@@ -36,9 +36,9 @@ type Parent struct {
 	missing map[string]string
 }
 
-// Open makes a group for the runs of a worker below the group of this process, and ends the
-// leftovers of dead workers there. An error says why runs can't have groups. A limit whose
-// controller is missing is not an error: see Missing.
+// Open makes a group for the runs of a worker below the group of this process, and ends the leftovers of dead
+// workers there. An error explains why runs can't have groups. A limit whose controller is missing is not an
+// error: see Missing.
 func Open(worker string, l Limits) (*Parent, error) {
 	own, err := ownGroup()
 	if err != nil {
@@ -73,7 +73,7 @@ func Open(worker string, l Limits) (*Parent, error) {
 	return p, nil
 }
 
-// probeGroup makes a group as New does.
+// probeGroup tests whether New can make a group.
 func (p *Parent) probeGroup() error {
 	g, err := p.New("probe")
 	if err != nil {
@@ -82,11 +82,11 @@ func (p *Parent) probeGroup() error {
 	return g.Remove(0)
 }
 
-// Missing says which limits are not enforced, by controller, and why.
+// Missing maps the controllers of the limits that are not enforced to the reasons.
 func (p *Parent) Missing() map[string]string { return p.missing }
 
-// Guards is the group for the processes that guard runs. The next worker ends them too when this
-// one is dead; otherwise a stopped guard would stay for ever.
+// Guards returns the group for the processes that guard runs. The next worker ends them too when this one is
+// dead; otherwise a stopped guard would stay forever.
 func (p *Parent) Guards() Group { return Group(p.group.filePath(guards)) }
 
 // New makes the group of a run.
@@ -102,8 +102,7 @@ func (p *Parent) New(name string) (Group, error) {
 	return g, nil
 }
 
-// Close removes the group. If this process is in it, it can't be removed; the next worker removes
-// it.
+// Close removes the group. If this process is in it, the next worker removes it.
 func (p *Parent) Close() error {
 	err := p.group.Remove(0)
 	_ = p.lock.Close()
@@ -113,7 +112,7 @@ func (p *Parent) Close() error {
 	return err
 }
 
-// enableControllers hands the controllers that the limits need down to the groups of runs.
+// enableControllers enables the controllers that the limits need for the groups of runs.
 func (p *Parent) enableControllers(own string, need []string) {
 	moved := false
 	for _, c := range need {
@@ -131,7 +130,7 @@ func (p *Parent) enableControllers(own string, need []string) {
 	}
 }
 
-// handDown hands one controller down to the runs' groups.
+// handDown enables one controller for the groups of runs.
 func (p *Parent) handDown(own, controller string) error {
 	if !fileContains(filepath.Join(own, "cgroup.controllers"), controller) {
 		return fmt.Errorf("the controller %s is not available in %s", controller, own)
@@ -185,9 +184,8 @@ func lockGroup(g Group) (*os.File, error) {
 	return f, nil
 }
 
-// removeStale ends everything in the groups of dead workers. A new group is not locked yet, but it
-// is still empty, and its worker would find it removed. So a group is left alone for its first
-// seconds.
+// removeStale ends everything in the groups of dead workers. A new group is empty and not locked yet, and
+// must not be removed, so an empty group is left alone for its first seconds.
 func removeStale(own string, mine Group) error {
 	entries, err := os.ReadDir(own)
 	if err != nil {
@@ -214,7 +212,7 @@ func removeStale(own string, mine Group) error {
 	return failed
 }
 
-// endStale ends the runs first, then gives their guards time to see it.
+// endStale ends the runs first, then gives their guards time to detect it.
 func endStale(g Group) error {
 	entries, err := os.ReadDir(string(g))
 	if err != nil {
@@ -232,7 +230,7 @@ func endStale(g Group) error {
 	return errors.Join(err, g.Kill(staleTimeout), g.Remove(time.Second))
 }
 
-// ownGroup is the directory of the group of this process.
+// ownGroup returns the directory of this process's group.
 func ownGroup() (string, error) {
 	text, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -276,7 +274,7 @@ func unescapePath(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// fileName makes a name that is one path element of limited length.
+// fileName turns a name into one path element of limited length.
 func fileName(name string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {

@@ -14,15 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batch is how many names one read returns.
+// batch is the maximum number of names that one read returns.
 const batch = 1000
 
-// Remove removes a directory, or whatever is at its path, and gives up at the moment until. A
-// missing directory counts as removed.
+// Remove removes a directory, or whatever is at its path, and gives up at the time until. A missing directory
+// counts as removed.
 //
-// The number of open directories does not grow with the depth of the tree: it looks only at the top
-// directory and at the directories in it. It moves a directory that it finds one level deeper up to
-// the top, and goes on there. It changes modes that are in the way.
+// The number of open directories does not grow with the depth of the tree: it opens only the top directory
+// and the directories in it. It moves deeper directories up to the top, and continues there. It changes modes
+// that prevent this.
 func Remove(dir string, until time.Time) error {
 	parent, err := os.Open(filepath.Dir(dir))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -104,7 +104,7 @@ func (r *removal) flattenEntry(name string) bool {
 	return removeOne(r.top, name) == nil || progress
 }
 
-// moveUp moves a directory up. The directory's mode may be in the way, because its ".." changes.
+// moveUp moves a directory up to top. Its mode may prevent that, because its ".." changes.
 func (r *removal) moveUp(from *os.File, name string) bool {
 	for range 2 {
 		r.moved++
@@ -120,7 +120,7 @@ func (r *removal) moveUp(from *os.File, name string) bool {
 	return false
 }
 
-// eachName calls f with the names in a directory. It returns an error when the time is over.
+// eachName calls f with each name in a directory. It returns an error when the time is over.
 func (r *removal) eachName(dir *os.File, f func(name string)) error {
 	if _, err := dir.Seek(0, io.SeekStart); err != nil {
 		return err

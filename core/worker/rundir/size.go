@@ -11,21 +11,20 @@ import (
 )
 
 const (
-	// perEntry is the size that each name counts in addition to its blocks, because millions of
-	// empty files fill a disk as well.
+	// perEntry is added for each name, in bytes, because millions of empty files fill a disk as well.
 	perEntry = 1 << 10
-	// deepest bounds the number of directories open at a time.
+	// deepest is the maximum number of directories open at a time.
 	deepest = 500
 	// block is the unit of st_blocks, in bytes, whatever the block size of the file system.
 	block = 512
 )
 
-// ErrTooDeep says that directories are nested too deep to be measured.
+// ErrTooDeep means that directories are nested too deep to be measured.
 var ErrTooDeep = errors.New("directories nested deeper than 500 levels")
 
-// Size measures the space that an open directory takes on the disk, in bytes, plus 1 KiB for each
-// name. It stops as soon as the sum exceeds limit. Files with several names count once. It does not
-// see a file that is open but has no name any more.
+// Size measures the space that an open directory takes on the disk, in bytes, plus 1 KiB for each name. It
+// stops as soon as the sum exceeds limit. Files with several names count once. It does not count open files
+// without a name.
 func Size(top *os.File, limit int64) (int64, error) {
 	if _, err := top.Seek(0, io.SeekStart); err != nil {
 		return 0, err
@@ -37,7 +36,7 @@ func Size(top *os.File, limit int64) (int64, error) {
 
 type sizeMeasurement struct {
 	sum, limit int64
-	// seen are files with more than one name.
+	// seen holds the counted files that have more than one name.
 	seen map[[2]uint64]bool
 }
 

@@ -13,7 +13,7 @@ import (
 	"handoff/core/execution"
 )
 
-// scriptInterpreters are the programs that run scripts, by runtime.
+// scriptInterpreters returns the programs that run scripts, by runtime.
 func scriptInterpreters() map[string]string {
 	return map[string]string{config.RuntimeShell: "/bin/sh", config.RuntimePython: "python3", config.RuntimeNode: "node"}
 }
@@ -29,7 +29,7 @@ func Runtimes() []string {
 	return append(found, config.RuntimeNoop)
 }
 
-// actionCommand is the command line of an action. It contains only what the action's author wrote.
+// actionCommand returns the command line of an action. It contains only text of the action's author.
 func actionCommand(dir string, a execution.Action) ([]string, error) {
 	program, ok := scriptInterpreters()[a.Runtime]
 	if !ok {
@@ -55,8 +55,8 @@ func actionCommand(dir string, a execution.Action) ([]string, error) {
 	return []string{program, script}, nil
 }
 
-// isScript distinguishes a shell script from a command line: a script is one word that ends in .sh.
-// The rule does not look at the disk, so a missing script is never run as a command.
+// isScript reports whether a shell entry point is a script and not a command line: one word that ends in .sh.
+// The rule ignores the disk, so that a missing script never runs as a command.
 func isScript(entrypoint string) bool {
 	return strings.HasSuffix(entrypoint, ".sh") && !strings.ContainsAny(entrypoint, " \t\r\n;&|<>()$`\\\"'*?[]#~=%!{}")
 }
@@ -87,8 +87,8 @@ func scriptPath(dir, entrypoint string) (string, error) {
 	return path, checkContained(dir, path, entrypoint)
 }
 
-// checkContained refuses a script that is a link out of the actions directory. Links within the
-// directory are allowed: releases are switched by such links.
+// checkContained refuses a script that is a link out of the actions directory. Links within it are allowed,
+// because they switch releases.
 func checkContained(dir, path, entrypoint string) error {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -107,16 +107,16 @@ func checkContained(dir, path, entrypoint string) error {
 	return nil
 }
 
-// maxVariable bounds the parameters that the environment carries: Linux refuses to start a program
-// with a variable of 128 KiB.
+// maxVariable bounds the parameters in the environment: Linux does not start a program with a variable of 128
+// KiB.
 const maxVariable = 100 << 10
 
-// shimKeeps are the variables that a shim needs beside the harmless ones. Tests add theirs.
+// shimKeeps lists the variables that a shim needs in addition to the harmless ones. Tests add theirs.
 var shimKeeps = []string{"HANDOFF_WITNESS"}
 
-// shimEnvironment is the environment of the shim. The worker's own environment holds passwords, and
-// an action of the same user may find a way to read its shim's. The shim does little, so one
-// processor is enough and keeps its threads and memory small.
+// shimEnvironment returns the environment of the shim. The worker's own environment holds passwords, and an
+// action of the same user may find a way to read its shim's. The shim does little, so one processor is enough
+// and keeps its threads and memory small.
 func shimEnvironment(all []string) []string {
 	kept := append(baseEnvironment(all), "GOMAXPROCS=1")
 	for _, v := range all {

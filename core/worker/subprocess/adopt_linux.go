@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// shims are the children that this process has started itself.
+// shims holds the children that this process has started itself.
 var shims = struct {
 	sync.Mutex
 	pids map[int]bool
 }{pids: map[int]bool{}}
 
-// startShim starts a shim. The lock hides the child until it is noted here.
+// startShim starts a shim. The lock hides the child from killOrphans until it is in shims.
 func startShim(c *exec.Cmd) error {
 	shims.Lock()
 	defer shims.Unlock()
@@ -27,15 +27,14 @@ func startShim(c *exec.Cmd) error {
 
 // waitShim waits for a shim and reaps it.
 func waitShim(c *exec.Cmd) {
-	_ = c.Wait() // its reports say everything that its exit says
+	_ = c.Wait() // its reports carry all that its exit status does
 	shims.Lock()
 	defer shims.Unlock()
 	delete(shims.pids, c.Process.Pid)
 }
 
-// killOrphans kills and reaps everything that a killed shim has left, until nothing is left. Every
-// child that is not a shim descends from a shim, because the children of the dead pass to this
-// process. A child's number stays its own until it is reaped here.
+// killOrphans kills and reaps everything that a killed shim has left. Every child that is not a shim descends
+// from one, because this process adopts orphans. A child's process id is not reused until it is reaped here.
 func killOrphans() {
 	if !adopts.Load() {
 		return
@@ -57,7 +56,7 @@ func killOrphans() {
 	}
 }
 
-// findOrphans are the children of this process that are not shims.
+// findOrphans returns the children of this process that are not shims.
 func findOrphans() (found []int) {
 	shims.Lock()
 	defer shims.Unlock()

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ProtectWorker does nothing: this system offers no means.
+// ProtectWorker does nothing on this system.
 func ProtectWorker() {}
 
 // concealProcess hides the pipe of the reports from the action.
@@ -42,7 +42,7 @@ func waitShim(c *exec.Cmd) { _ = c.Wait() }
 // killOrphans does nothing: on this system init adopts orphans.
 func killOrphans() {}
 
-// privateDirs is empty: this system has no mount namespaces.
+// privateDirs returns nil: this system has no mount namespaces.
 func privateDirs() []string { return nil }
 
 func mountLack() string { return "it needs Linux" }

@@ -18,23 +18,22 @@ import (
 	"handoff/core/worker/rundir"
 )
 
-// isolation is the isolation that Prepare could set up on this machine. The zero value is none.
+// isolation holds the protections that Prepare could set up on this machine. The zero value is none.
 type isolation struct {
 	dirs    *rundir.Parent
 	groups  *cgroup.Parent
 	account *account
-	// data and userProcesses are limits that replace missing better ones.
+	// data and userProcesses are weaker limits, used in place of missing ones.
 	data, userProcesses int64
-	// private are directories of which each run gets its own; empty if that is not possible.
+	// private lists the directories that are private to each run; empty if that is not possible.
 	private []string
 }
 
 const (
-	// removePatience is how long the end of a run waits for the removal of its directory. After
-	// that the removal goes on in the background.
+	// removePatience is how long the end of a run waits for the removal of its directory, which then
+	// continues in the background.
 	removePatience = time.Second
-	// closePatience bounds how long the end of a worker waits for removals. The next worker does
-	// the rest.
+	// closePatience is how long the end of a worker waits for removals. The next worker does the rest.
 	closePatience = 5 * time.Second
 )
 
@@ -89,7 +88,7 @@ func (r *Runner) furnishRun(l *launch) (err error) {
 	return nil
 }
 
-// tidyRun ends and removes what furnish gave a run, after the run's shim is gone.
+// tidyRun ends and removes what furnishRun gave a run, after the run's shim is gone.
 func (r *Runner) tidyRun(l launch) {
 	if l.Group != "" {
 		if err := errors.Join(l.Group.Kill(answerTimeout), l.Group.Remove(groupTimeout)); err != nil {
@@ -105,7 +104,7 @@ func (r *Runner) logLeftover(err error) {
 	r.options.Log.Warn("something of a run is left; the next worker that starts here tries to remove it", slog.Any("error", err))
 }
 
-// Close gives back what Prepare got. No run may be in progress.
+// Close releases what Prepare set up. No run may be in progress.
 func (r *Runner) Close() {
 	var err error
 	if r.isolation.groups != nil {
@@ -134,14 +133,13 @@ next:
 	return kept
 }
 
-// lookUp finds a user: a name or a number, with :GROUP behind it for a group other than the user's
-// own.
+// lookUp finds a user by name or number, optionally followed by :GROUP for another group than the user's own.
 func lookUp(text string) (*account, error) {
 	name, group, hasGroup := strings.Cut(text, ":")
 	u, err := user.Lookup(name)
 	if uid, number := strconv.ParseUint(name, 10, 32); number == nil {
 		if u, err = user.LookupId(name); err != nil {
-			// A number needs no entry in the user database: containers run as such numbers.
+			// A number needs no entry in the user database, as in containers.
 			u, err = &user.User{Uid: name, Gid: name, Username: strconv.FormatUint(uid, 10), HomeDir: "/"}, nil
 		}
 	}

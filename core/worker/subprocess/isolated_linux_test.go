@@ -106,7 +106,7 @@ func (iw *isolatedWorker) run() (f findings) {
 	return f
 }
 
-// yard is a directory that every user may read and write, with the directories of runs below it.
+// yard returns a directory that every user may read and write, with the directories of runs below it.
 func yard(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "yard-")
@@ -169,7 +169,7 @@ func (iw *isolatedWorker) start(t *testing.T, user int) findings {
 	return f
 }
 
-// groupsLeft are the control groups that a worker made and that still exist.
+// groupsLeft returns the control groups that a worker made and that still exist.
 func groupsLeft(pid int) []string {
 	var left []string
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
@@ -241,7 +241,7 @@ func attack() {
 	}
 }
 
-// ours says that a directory of /proc belongs to the attacker.
+// ours reports whether a directory of /proc belongs to the attacker.
 func ours(dir string) bool { return filepath.Base(dir) == strconv.Itoa(os.Getpid()) }
 
 func attackBySyscalls(who string, pid int) {

@@ -49,8 +49,8 @@ func needCgroup(t *testing.T) {
 	without.Need(t, without.Cgroup, lack)
 }
 
-// users are the users that the worker runs as in a test: this one, and one without rights if this
-// is root.
+// users returns the users that the worker runs as in a test: this one, and one without rights if this is
+// root.
 func users(t *testing.T) []int {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -14,7 +14,7 @@ import (
 // ShimMain does nothing: no shim is started on this system.
 func ShimMain() {}
 
-// unsupportedError is the reason why actions can't run on this system.
+// unsupportedError returns the reason why actions can't run on this system.
 func unsupportedError() error {
 	return errors.New("running actions needs process groups, which this system does not have; only the runtime noop works here")
 }
@@ -38,7 +38,7 @@ func (*Runner) Prepare(context.Context) (*State, error) {
 	return s, nil
 }
 
-// FittingRuns knows no limit here.
+// FittingRuns returns no limit here.
 func FittingRuns() (runs int, limit uint64) { return math.MaxInt, math.MaxUint64 }
 
 // Close does nothing.

@@ -21,8 +21,7 @@ type tail struct {
 	kept  []byte
 	cut   int64
 
-	// read is the number of bytes so far. When it exceeds most, and most is not 0, flooded is
-	// called, once.
+	// read is the number of bytes so far. When it exceeds most, flooded is called once; 0 is no limit.
 	read, most int64
 	flooded    func()
 }
@@ -43,8 +42,7 @@ func (t *tail) readFrom(r io.Reader) {
 	}
 }
 
-// write lets the buffer grow to twice the limit, so that it moves its end only once per length of
-// the limit.
+// write lets the buffer grow to twice the limit, so that it rarely moves its content.
 func (t *tail) write(b []byte) {
 	t.kept = append(t.kept, b...)
 	if len(t.kept) > 2*t.limit {
@@ -59,7 +57,7 @@ func (t *tail) trim() {
 	}
 }
 
-// keptText is the kept end as a text that can be stored, with a note if bytes are missing.
+// keptText returns the kept end as a storable text, with a note if bytes are missing.
 func (t *tail) keptText() string {
 	t.trim()
 	text := cleanText(string(t.kept))
@@ -69,7 +67,7 @@ func (t *tail) keptText() string {
 	return text
 }
 
-// lastLine is the last line that is not blank.
+// lastLine returns the last line that is not blank.
 func (t *tail) lastLine() []byte {
 	t.trim()
 	b := bytes.TrimSpace(t.kept)
@@ -81,7 +79,7 @@ func (t *tail) lastLine() []byte {
 	return bytes.TrimSpace(b)
 }
 
-// cleanText makes a text that the database accepts: valid UTF-8 without NUL.
+// cleanText returns a text that the database accepts: valid UTF-8 without NUL.
 func cleanText(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
@@ -140,8 +138,8 @@ func encodeObject(m map[string]any) json.RawMessage {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// actionExit makes an Exit of an end and of the output. The exit codes retried are those that the
-// action declares.
+// actionExit returns the Exit for an end and the output. retried holds the exit codes that the action
+// declares.
 func actionExit(e actionEnd, retried execution.ExitCodes, stdout, stderr *tail) worker.Exit {
 	var exit worker.Exit
 	last := parseObject(stdout.lastLine())
@@ -161,7 +159,7 @@ func actionExit(e actionEnd, retried execution.ExitCodes, stdout, stderr *tail) 
 		exit.Killed = true
 		exit.Message = "killed: " + string(e.Cause)
 	case e.Signal != "":
-		// Not ended by this worker: a crash, a kernel short of memory, an operator.
+		// The worker did not end it: a crash, a kernel short of memory, an operator.
 		exit.Reason = execution.Unknown
 		what := "ended by signal: " + e.Signal
 		if e.OutOfMemory {
@@ -190,7 +188,7 @@ func classifyFailure(exit *worker.Exit, last map[string]any, code int, retried e
 	exit.Code, exit.Reason, exit.Message = code, worker.ReasonOf(code, retried), failureText(fmt.Sprintf("exit status %d", code), stderr)
 }
 
-// ownReason is the reason that an action names, if an action may give it.
+// ownReason returns the reason that an action reports, if an action may report it.
 func ownReason(name string) execution.Reason {
 	if r, err := execution.ParseReason(name); err == nil && r.OfAction() {
 		return r
@@ -198,7 +196,7 @@ func ownReason(name string) execution.Reason {
 	return execution.Unknown
 }
 
-// failureText is a text of what happened and the end of standard error.
+// failureText returns what happened, followed by the end of standard error.
 func failureText(what string, stderr *tail) string {
 	text := strings.TrimSpace(stderr.keptText())
 	if text == "" {

@@ -18,13 +18,13 @@ import (
 	"handoff/core/worker/rundir"
 )
 
-// rehearsalTimeout bounds the rehearsal. It takes some 20 ms, but the machine may be busy.
+// rehearsalTimeout bounds the rehearsal, which takes some 20 ms unless the machine is busy.
 const rehearsalTimeout = time.Minute
 
-// Prepare sets up the isolation that the Options ask for: directories, control groups, another
-// user. It ends and removes the leftovers of dead workers. Then it rehearses: a run under this
-// isolation inspects its surroundings, and the state says what it found. An error names a required
-// protection that is missing. Close gives everything back.
+// Prepare sets up the isolation that the Options request: directories, control groups, another user. It ends
+// and removes the leftovers of dead workers. Then it rehearses: a run under this isolation inspects its
+// surroundings, and the state lists its findings. An error names a required protection that is missing. Close
+// releases everything.
 func (r *Runner) Prepare(ctx context.Context) (*State, error) {
 	s := newState()
 	err := r.setUpIsolation(ctx, s)
@@ -90,7 +90,7 @@ func (r *Runner) setUpIsolation(ctx context.Context, s *State) (err error) {
 	return r.judgeRehearsal(seen, s)
 }
 
-// tmpStays is the consequence if runs have no private directories for temporary files.
+// tmpStays describes the consequence if runs have no private directories for temporary files.
 const tmpStays = "; what runs write to /tmp, /var/tmp and /dev/shm stays there, and is not measured"
 
 // wantPrivate makes the rehearsal test whether each run can have private directories for temporary
@@ -164,8 +164,8 @@ func (r *Runner) substituteLimit(controller string) string {
 	return "nothing limits it"
 }
 
-// rehearsal inspects a run with commands that are built into any shell. It also tries to open files
-// that only a process that may trace the shim and the worker can open.
+// rehearsal inspects a run with commands that are built into any shell. It also tries to open files that
+// require the right to trace the shim and the worker.
 const rehearsal = `pwd
 while read -r key rest; do case $key in Uid:|Gid:|Groups:|NoNewPrivs:|CapEff:) echo "$key $rest";; esac; done </proc/self/status
 while read -r line; do case $line in 0::*) echo "cgroup: $line";; esac; done </proc/self/cgroup
@@ -177,7 +177,7 @@ for file in "$@"; do if ! (: >"$file") 2>/dev/null; then echo "unwritable: $file
 exit 0
 `
 
-// rehearsalFindings is what a rehearsal found, by key.
+// rehearsalFindings holds what a rehearsal found, by key.
 type rehearsalFindings map[string]string
 
 func (r *Runner) rehearseRun(ctx context.Context) (rehearsalFindings, error) {

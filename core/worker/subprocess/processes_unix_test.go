@@ -134,7 +134,7 @@ func eventually(t *testing.T, what string, within time.Duration, ok func() bool)
 	}
 }
 
-// alive says whether a process or, for a negative number, a process group exists.
+// alive reports whether a process or, for a negative number, a process group exists.
 func alive(pid int) bool { return syscall.Kill(pid, 0) != syscall.ESRCH }
 
 // put is shell text that writes a word to a file in one step.

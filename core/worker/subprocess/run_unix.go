@@ -23,18 +23,17 @@ import (
 const (
 	// startTimeout bounds how long a shim may take to report that its action has started.
 	startTimeout = 15 * time.Second
-	// orderTimeout bounds how long a caller waits for a full pipe: its shim does not read, and the
-	// heartbeat must not wait for the shim.
+	// orderTimeout bounds how long a caller waits for a full pipe: the heartbeat must not wait for a stuck
+	// shim.
 	orderTimeout = 20 * time.Millisecond
-	// answerTimeout is how much longer than allowed an action may be reported as alive. After that
-	// the shim counts as broken, and the worker kills both.
+	// answerTimeout is how much longer than allowed an action may seem alive. After that the shim counts as
+	// broken, and the worker kills both.
 	answerTimeout = 3 * time.Second
-	// drainTimeout is how long output is read after every process that could write it should be
-	// dead.
+	// drainTimeout is how long output is read after all its writers should be dead.
 	drainTimeout = time.Second
 )
 
-// unsupportedError is the reason why actions can't run on this system; nil if they can.
+// unsupportedError returns why actions can't run on this system; nil if they can.
 func unsupportedError() error { return nil }
 
 // action is one action under its shim, seen from the worker.
@@ -47,9 +46,9 @@ type action struct {
 	out, err       tail
 	retried        execution.ExitCodes
 
-	// begun is closed when the action has started, done when it and its shim are gone.
+	// begun is closed when the action has started, done when the action and its shim are gone.
 	begun, done chan struct{}
-	// exit and failure are set before done is closed. A failure says that nothing was started.
+	// exit and failure are set before done is closed. A failure means that nothing was started.
 	exit    worker.Exit
 	failure error
 
@@ -58,9 +57,9 @@ type action struct {
 	group     int
 	over      bool
 	destroyed bool
-	// backstops are timers of destroyAfter.
+	// backstops holds the timers of killWithShimAfter.
 	backstops []*time.Timer
-	// tidy ends and removes what furnish gave the run.
+	// tidy ends and removes what furnishRun gave the run.
 	tidy func()
 }
 
@@ -83,7 +82,7 @@ func (r *Runner) launchAction(ctx context.Context, l launch) (worker.Run, error)
 	bound, cancel := context.WithTimeout(ctx, min(startTimeout, l.Fence))
 	defer cancel()
 	stop := context.AfterFunc(bound, a.abandonShim)
-	defer stop() // before cancel, which would abandon what has started
+	defer stop() // before cancel, which would abandon a started action
 	if _, err := a.control.Write(append(line, '\n')); err != nil {
 		a.abandonShim()
 	}
@@ -193,7 +192,7 @@ func (a *action) superviseShim() {
 	close(a.done)
 }
 
-// stoppedEarly says that a signal which asks to stop has ended a shim. It catches those before it starts
+// stoppedEarly reports whether a stop signal has ended a shim. A shim catches these signals before it starts
 // anything, so it has started nothing.
 func stoppedEarly(state *os.ProcessState) bool {
 	if state == nil {
@@ -203,13 +202,12 @@ func stoppedEarly(state *os.ProcessState) bool {
 	return ok && status.Signaled() && slices.Contains(stopSignals, os.Signal(status.Signal()))
 }
 
-// pipeCapacity is how many bytes a pipe holds at most (pipe(7)).
+// pipeCapacity is the maximum number of bytes in a pipe (pipe(7)).
 const pipeCapacity = 64 << 10
 
-// readRest reads the bytes that a pipe still holds, without waiting. Go does not even try to read
-// past a deadline, so on a machine that was busy for the whole of drainTimeout the output of an
-// ended action would be lost. It stops at one pipe's capacity, because an escaped descendant may go
-// on writing.
+// readRest reads the bytes that a pipe still holds, without waiting. Go does not try to read past a deadline,
+// so on a busy machine the output of an ended action would be lost. It stops at one pipe's capacity, because
+// an escaped descendant may continue to write.
 func readRest(f *os.File, t *tail) {
 	if f.SetReadDeadline(time.Time{}) != nil {
 		return
@@ -227,7 +225,7 @@ func readRest(f *os.File, t *tail) {
 	})
 }
 
-// readReports reads reports until the shim ends, and returns them in one.
+// readReports reads reports until the shim ends, and returns them merged.
 func (a *action) readReports() (all report) {
 	lines := bufio.NewScanner(a.reports)
 	for lines.Scan() {
@@ -248,15 +246,15 @@ func (a *action) readReports() (all report) {
 		if r.Ended != nil {
 			all.Ended = r.Ended
 			a.mu.Lock()
-			a.group = 0 // from now on the number may belong to another group
+			a.group = 0 // from now on the id may belong to another group
 			a.mu.Unlock()
 		}
 	}
 	return all
 }
 
-// killGroup kills a group whose shim is gone, and waits until no process of it is left, so that an
-// action that is reported as ended has ended.
+// killGroup kills a group whose shim is gone, and waits until no process of it is left, so that no action is
+// reported as ended too early.
 func killGroup(group int) {
 	for deadline := time.Now().Add(answerTimeout); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if errors.Is(syscall.Kill(-group, syscall.SIGKILL), syscall.ESRCH) {
@@ -290,8 +288,8 @@ func (a *action) Extend(fence time.Duration) {
 	a.sendOrder(order{verb: verbFence, at: at, left: fence - a.host.Monotonic()})
 }
 
-// sendOrder sends an order to the shim. It drops an order that it can't send, which is safe: without a
-// new fence the action ends earlier, and destroyAfter enforces a kill.
+// sendOrder sends an order to the shim. It drops an order that it can't send, which is safe: without a new
+// fence the action ends earlier, and killWithShimAfter enforces a kill.
 func (a *action) sendOrder(o order) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -302,7 +300,7 @@ func (a *action) sendOrder(o order) {
 	_, _ = a.control.WriteString(o.String())
 }
 
-// endFlooding ends an action that writes more than it may.
+// endFlooding ends an action that has written too much output.
 func (a *action) endFlooding() { a.sendOrder(order{verb: verbFlood}) }
 
 // abandonShim makes the shim end everything, as it does when its worker dies.

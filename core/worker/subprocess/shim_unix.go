@@ -18,16 +18,16 @@ import (
 	"handoff/core/worker/rundir"
 )
 
-// shimArgument is the first argument of a process that is a shim.
+// shimArgument is the first argument of a shim process.
 const shimArgument = "action-shim"
 
 // reportsFD is the descriptor of a shim's pipe for reports.
 const reportsFD = 3
 
-// stopSignals are the signals that ask a process to stop. A shim survives them.
+// stopSignals lists the signals that request a stop. A shim survives them.
 var stopSignals = []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}
 
-// ShimMain is the shim's entry point. Main calls it before anything else. It returns at once in any
+// ShimMain returns the shim's entry point. Main calls it before anything else. It returns at once in any
 // other process, and never in a shim.
 func ShimMain() {
 	if len(os.Args) > 1 && os.Args[1] == limitArgument {
@@ -46,16 +46,16 @@ func ShimMain() {
 	os.Exit(0)
 }
 
-// shim is the one action that this process guards.
+// shim is the state of this process, which guards one action.
 type shim struct {
 	launch  launch
 	reports *os.File
 	witness *witness
 	orders  chan order
-	// excess is the reason why the action has to end for something that it does.
+	// excess gets the cause when the action exceeds a limit.
 	excess chan cause
-	// stops gets the signals that ask this process to end, and stopped is when the last of them came, on
-	// shimClock. The shim goes on; the action may have got the same signal.
+	// stops gets the stop signals to this process, and stopped is when the last of them came, on shimClock.
+	// The shim continues; the action may have got the same signal.
 	stops   chan os.Signal
 	stopped time.Duration
 	// children wakes the shim when a process has ended.
@@ -67,7 +67,7 @@ type shim struct {
 	fence, limit, kill time.Duration
 
 	cause cause
-	// asked says that SIGTERM was sent, killed that SIGKILL was sent.
+	// asked reports whether SIGTERM was sent, killed whether SIGKILL was sent.
 	asked, killed bool
 }
 
@@ -77,7 +77,7 @@ func shimMain() error {
 		reports: os.NewFile(reportsFD, "reports"), orders: make(chan order), children: make(chan os.Signal, 1),
 		stops: make(chan os.Signal, 1), excess: make(chan cause, 1), kill: never, stopped: -never,
 	}
-	// Caught and not ignored: the action would inherit an ignored signal.
+	// Caught, not ignored: the action would inherit an ignored signal.
 	signal.Notify(s.stops, stopSignals...)
 	signal.Notify(s.children, syscall.SIGCHLD)
 	control := bufio.NewReader(os.Stdin)
@@ -97,7 +97,7 @@ func shimMain() error {
 	}
 	s.watchAction()
 	if s.launch.Group != "" {
-		_ = s.launch.Group.Kill(groupTimeout) // collect may kill what this could not
+		_ = s.launch.Group.Kill(groupTimeout) // reapAll may kill what this could not
 	}
 	status, err := s.family.reapAll()
 	if err != nil {
@@ -111,14 +111,14 @@ func shimMain() error {
 }
 
 const (
-	// groupTimeout bounds how long a control group may take to die before the shim looks for its
-	// processes one by one.
+	// groupTimeout bounds how long a control group may take to die before the shim kills its processes one by
+	// one.
 	groupTimeout = time.Second
-	// tidyTimeout bounds how long a shim without a worker takes to remove the leftovers of a run.
+	// tidyTimeout bounds the removal of a run's leftovers by a shim without a worker.
 	tidyTimeout = time.Minute
 )
 
-// removeLeftovers removes the leftovers of the run if its worker is gone; otherwise the worker does.
+// removeLeftovers removes the leftovers of the run if its worker is gone; otherwise the worker removes them.
 func (s *shim) removeLeftovers() {
 	if s.orders != nil {
 		select {
@@ -136,8 +136,7 @@ func (s *shim) removeLeftovers() {
 	if s.launch.RunDir == "" {
 		return
 	}
-	// On another thread: this one may see other directories mounted over the run's, as the action
-	// did.
+	// On another thread: this one may be in the mount namespace of the action.
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -146,8 +145,7 @@ func (s *shim) removeLeftovers() {
 	<-done
 }
 
-// readOrders passes orders on until the worker is gone. It ignores an order that it does not
-// understand, which extends nothing.
+// readOrders forwards orders until the worker is gone. It ignores an invalid order, which extends nothing.
 func (s *shim) readOrders(control *bufio.Reader) {
 	defer close(s.orders)
 	for {
@@ -201,15 +199,15 @@ func (s *shim) startAction() (err error) {
 	}()
 	s.family.leader = pid
 	s.witness.writeNote("start", pid, began, nil)
-	_ = s.sendReport(report{Started: pid}) // the other pipe reveals a worker that is gone
+	_ = s.sendReport(report{Started: pid}) // the other pipe shows if the worker is gone
 	return nil
 }
 
-// measureInterval is how often the directory of a run is measured. It is longer if a measurement
-// takes more than a tenth of it.
+// measureInterval is the interval at which a run's directory is measured. It grows if a measurement takes
+// more than a tenth of it.
 const measureInterval = time.Second
 
-// startMeasuring watches the size of the run's directory. The directory is opened before the action could
+// startMeasuring starts to watch the size of the run's directory, which it opens before the action could
 // replace it.
 func (s *shim) startMeasuring() error {
 	if s.launch.RunDir == "" || s.launch.Disk == 0 {
@@ -239,7 +237,7 @@ func (s *shim) startMeasuring() error {
 	return nil
 }
 
-// watchAction returns when the action's first process has ended, and makes it end in time.
+// watchAction enforces the deadlines and limits, until the action's first process has ended.
 func (s *shim) watchAction() {
 	for !s.family.hasEnded() {
 		if c := s.dueCause(shimClock()); c != "" {
@@ -266,7 +264,7 @@ func (s *shim) watchAction() {
 	}
 }
 
-// dueCause is the reason why the action has to be dead now; empty if it may live.
+// dueCause returns the reason why the action must be dead now; empty if it may live.
 func (s *shim) dueCause(now time.Duration) cause {
 	switch {
 	case now >= s.kill:
@@ -280,7 +278,7 @@ func (s *shim) dueCause(now time.Duration) cause {
 }
 
 // obeyOrder follows an order. It first checks what is due, so that it does not extend a fence that has
-// passed: a lost right does not come back.
+// passed.
 func (s *shim) obeyOrder(o order) {
 	now := shimClock()
 	if c := s.dueCause(now); c != "" {
@@ -303,7 +301,7 @@ func (s *shim) obeyOrder(o order) {
 	}
 }
 
-// killAction kills the group. The family's collect kills the processes that have left the group.
+// killAction kills the group. The family's reapAll kills the processes that have left it.
 func (s *shim) killAction(c cause) {
 	if s.killed {
 		return
@@ -320,8 +318,8 @@ func (s *shim) setCause(c cause) {
 	}
 }
 
-// describeEnd reports how the action ended. If it exited although only SIGKILL was sent, it was faster than
-// the signal and ended by itself. An exit after SIGTERM is a program's way to obey.
+// describeEnd returns how the action ended. If it exited although only SIGKILL was sent, it was faster than
+// the signal and ended by itself. An exit after SIGTERM counts as obeying it.
 func (s *shim) describeEnd(status syscall.WaitStatus) *actionEnd {
 	e := &actionEnd{Cause: s.cause}
 	if s.cause == "" && s.stoppedTogether(status) {
@@ -340,17 +338,16 @@ func (s *shim) describeEnd(status syscall.WaitStatus) *actionEnd {
 }
 
 const (
-	// stopDelay bounds how long the shim waits for the signal that has ended its action: whoever signals
-	// several processes does so one after the other.
+	// stopDelay bounds how long the shim waits for the signal that has ended its action: several processes
+	// are signalled one after the other.
 	stopDelay = 200 * time.Millisecond
-	// stopWindow is how long after such a signal a failure of the action counts as its answer. No stop of a
-	// machine or a service leaves its processes more time than that by default (systemd: 90 s).
+	// stopWindow is how long after such a signal a failure of the action counts as its effect. By default no
+	// stop of a machine or service takes longer (systemd: 90 s).
 	stopWindow = 90 * time.Second
 )
 
-// stoppedTogether says that the action ended because everything around it was asked to end: systemd stops
-// a control group so, a machine all its processes, and an operator all of a user. The shim got that signal,
-// too.
+// stoppedTogether reports whether the action ended because of a signal that the shim got too: systemd stops a
+// control group so, a machine all its processes, and an operator all of a user.
 func (s *shim) stoppedTogether(status syscall.WaitStatus) bool {
 	var wait <-chan time.Time
 	switch {
@@ -380,7 +377,7 @@ func (s *shim) stoppedTogether(status syscall.WaitStatus) bool {
 	}
 }
 
-// sendReport writes a report. A worker that is gone is not an error: then nobody needs the report.
+// sendReport writes a report. It is not an error if the worker is gone: then the report is not needed.
 func (s *shim) sendReport(r report) error {
 	line, err := json.Marshal(r)
 	if err != nil {
@@ -393,7 +390,7 @@ func (s *shim) sendReport(r report) error {
 	return err
 }
 
-// witness is the file in which starts and ends are noted; nil for none.
+// witness is the file that records starts and ends; nil for none.
 type witness struct {
 	file   io.Writer
 	launch launch
@@ -411,9 +408,8 @@ func openWitness(l launch) (*witness, error) {
 	return &witness{file: f, launch: l}, nil
 }
 
-// writeNote appends one line in one write, which O_APPEND keeps whole among those of other shims. A
-// line that can't be written is missing; readers then see a start without an end. An end line says
-// how the action ended.
+// writeNote appends one line in one write, which O_APPEND keeps whole among those of other shims. A line that
+// can't be written is missing; readers then see a start without an end. how is nil for a start.
 func (w *witness) writeNote(event string, pid int, at time.Duration, how *actionEnd) {
 	if w == nil {
 		return

@@ -14,7 +14,7 @@ const never = time.Duration(math.MaxInt64)
 
 func ownBinary() (string, error) { return os.Executable() }
 
-// machineClock is 0: this system has no clock that processes can compare.
+// machineClock returns 0: this system has no clock that processes can compare.
 func machineClock() time.Duration { return 0 }
 
 var shimStart = time.Now()
@@ -53,8 +53,8 @@ type family struct {
 
 func (f *family) signalGroup(s syscall.Signal) { _ = syscall.Kill(-f.leader, s) }
 
-// hasEnded reaps the leader. From then until reapAll, the number could pass to another process; this
-// system has no way to wait without reaping.
+// hasEnded reaps the leader. From then until reapAll, the process id could be reused; this system can't wait
+// without reaping.
 func (f *family) hasEnded() bool {
 	for !f.reaped {
 		pid, err := syscall.Wait4(f.leader, &f.status, syscall.WNOHANG, nil)

@@ -175,7 +175,7 @@ func TestActionsEndAtFenceOfStoppedWorker(t *testing.T) {
 	})
 }
 
-// shimOf is the parent process of an action.
+// shimOf returns the parent process of an action.
 func shimOf(t *testing.T, pid int) int {
 	t.Helper()
 	p, ok := look(pid)
