@@ -18,8 +18,8 @@ import (
 	"testing"
 )
 
-// The API takes commands that workers run, so an executor that other machines could give some without a token does not
-// start, and says where that was set and what to do.
+// Workers run the commands that the API accepts. So an executor that other machines could command without a
+// token does not start; its error names the setting and the remedies.
 func TestReachableAPINeedsToken(t *testing.T) {
 	file := write(t, "handoff.yaml", unreachable+"api:\n  listen: 0.0.0.0:0\n")
 	command := exec.CommandContext(t.Context(), os.Args[0], "--config", file)
@@ -76,7 +76,7 @@ func TestPrintConfigShowsInsecureWarning(t *testing.T) {
 	}
 }
 
-// An executor that can't be reached by others starts, and one that is open on purpose says so in its log.
+// An executor that only this machine can reach starts. One that is deliberately open logs a warning.
 func TestInsecureAPIIsLogged(t *testing.T) {
 	ended, log := startedWith(t, "api: {listen: '0.0.0.0:0', insecure: true}\n", "API listening")
 	if !strings.Contains(log, "the API is open to whoever reaches it") {
@@ -87,7 +87,7 @@ func TestInsecureAPIIsLogged(t *testing.T) {
 	}
 }
 
-// startedWith runs the executor without its servers until it logs a line, and returns its exit code and what it logged.
+// startedWith runs the executor without its servers until it logs a line, and returns its exit code and log.
 func startedWith(t *testing.T, settings, until string) (code int, log string) {
 	t.Helper()
 	command := exec.CommandContext(t.Context(), os.Args[0], "--config", write(t, "handoff.yaml", unreachable+settings))

@@ -150,12 +150,12 @@ func healthFollowsHeartbeats(t *testing.T) {
 	expect("deaf", "consumer")
 	_, _ = w.Heartbeat(t.Context(), store.Beat{ConsumerAlive: true})
 	db.err = store.ErrUnavailable
-	time.Sleep(60 * time.Millisecond) // the lease itself has to pass
+	time.Sleep(60 * time.Millisecond) // the lease itself must pass
 	_, _ = w.Heartbeat(t.Context(), store.Beat{ConsumerAlive: true})
 	expect("a lease without a heartbeat", "lease")
 }
 
-// accept waits for a daemon, which may have ended instead.
+// accept waits for the connection of a daemon, and fails if the daemon has ended.
 func accept(l net.Listener) (net.Conn, error) {
 	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(testenv.Patience())); err != nil {
 		return nil, err

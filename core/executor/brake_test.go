@@ -46,7 +46,7 @@ func TestBrakeBoundaries(t *testing.T) {
 		{5, 1, 2, 0, 1},
 		{3, 3, 0, 1, 0}, // of four workers, one has stopped just now
 		{3, 3, 0, 3, 3}, // of six, half has stopped
-		{1, 1, 0, 5, 1}, // a fleet that is scaled down is not over
+		{1, 1, 0, 5, 1}, // a scaled-down fleet is no mass failure
 	} {
 		b := newBrake()
 		for id := range c.lost {
@@ -77,8 +77,7 @@ func TestBrakeHoldsWhenWorkerStops(t *testing.T) {
 		t.Fatalf("three of four are over: %d reaped", got)
 	}
 	b.departed[4] = departure{at + 5*time.Second, false}
-	// Even longer than a lease after the stop, the hold counts the workers that were there at its
-	// beginning.
+	// Even more than a lease after the stop, the hold counts the workers that existed at its start.
 	for _, after := range []time.Duration{5 * time.Second, lease + 6*time.Second, 2*lease - 1} {
 		if got := len(b.admitReaps(at+after, reaps(3), 3)); got != 0 {
 			t.Errorf("%v after most were over: %d reaped, because the fourth has stopped", after, got)

@@ -40,7 +40,7 @@ func (*dated) WithTimeout(ctx context.Context, _ time.Duration) (context.Context
 	return ctx, func() {}
 }
 
-// awayFor is a database that is away for so many attempts to store a dead letter.
+// awayFor is a database that is away for a number of attempts to store a dead letter.
 type awayFor struct {
 	store.Executor
 	attempts int
@@ -174,7 +174,7 @@ func (*foreign) Executions(context.Context, []execution.ID) ([]execution.Executi
 	return nil, store.ErrUnreadable
 }
 
-// Nobody here can say whether the execution of such a letter still waits, so an operator has to.
+// This program can't tell whether the execution of such a letter still waits, so an operator must decide.
 func TestDeadLetterOfUnreadableExecutionStaysOpen(t *testing.T) {
 	db, cfg := new(foreign), config.Default(config.Hardened)
 	h := &dated{still: still{now: time.Hour}, day: time.Unix(2e9, 0)}
@@ -200,12 +200,12 @@ func TestQueueLimitsBlameNoWorker(t *testing.T) {
 	}
 }
 
-// fussy is a database of waiting executions. It refuses to take one of them back, and every call
-// that contains it.
+// fussy is a database of waiting executions. It refuses to reclaim one of them, and every call that contains
+// it.
 type fussy struct {
 	archive
 	refuses execution.ID
-	// away is which call finds the database away, counted from 1; 0 for none.
+	// away is the number of the call that finds the database away, counted from 1; 0 for none.
 	away     int
 	reclaims []int
 }
@@ -229,9 +229,9 @@ func (f *fussy) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome,
 	return make([]store.Outcome, len(rs)), nil
 }
 
-// A dead message of several dispatches is handled in one call. If the database refuses that, each
-// dispatch is handled alone, once, and the one that it refuses alone is tried again for a while. If
-// the database goes away meanwhile, nothing more is asked until the next attempt.
+// A dead message of several dispatches is handled in one call. If the database refuses that, each dispatch is
+// handled alone, once, and the one that it refuses alone is retried for a while. If the database becomes
+// unavailable meanwhile, no more calls are made until the next attempt.
 func TestDeadBlockHandlesEachDispatchOnce(t *testing.T) {
 	e := broker.Envelope{
 		Type: broker.ExecutionScheduled, Version: broker.VersionBlock,

@@ -7,8 +7,8 @@ import (
 	"handoff/core/config"
 )
 
-// A pass offers twice what recent passes found, eight places at least and a batch at most; one that was too short is followed by
-// one with a batch.
+// A pass offers twice as many places as recent passes found rows, at least eight and at most a batch. After a
+// pass that offered too few, the next one offers a batch.
 func TestOfferSizeFollowsRecentPasses(t *testing.T) {
 	c := config.Default(config.Hardened)
 	c.Executor.BatchSize = 100
@@ -24,7 +24,8 @@ func TestOfferSizeFollowsRecentPasses(t *testing.T) {
 	}
 }
 
-// A short pass that is full is no sign of load, so its rows are spread. A whole batch, or all the room there is, may be packed.
+// A short pass that is full is no sign of load, so its rows are spread. A whole batch, or the whole room, may
+// be packed.
 func TestShortPassSpreadsRows(t *testing.T) {
 	for _, x := range []struct {
 		most, batch int

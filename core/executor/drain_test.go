@@ -19,18 +19,18 @@ import (
 // table is a database in which only the terminal handling and the sweeps work.
 type table struct {
 	store.Executor
-	// rows are found for every cause, in their order, until they are handled.
+	// rows holds the rows that are found for every cause, in order, until they are handled.
 	rows    []execution.Execution
 	handled map[execution.ID]int
 	// children counts the waiting children of each row. settled lists the children that no longer
 	// wait.
 	children map[execution.ID]int
 	settled  map[execution.ID]int
-	// bad are rows that can't be handled, each with its error. away reports whether the database does not
-	// answer at all.
+	// bad maps rows that can't be handled to their errors. away reports whether the database does not answer
+	// at all.
 	bad  map[execution.ID]error
 	away bool
-	// offered are the rows that Find returned for any cause. found counts them by cause.
+	// offered holds the rows that Find returned for any cause. found counts them by cause.
 	offered map[execution.ID]bool
 	found   map[store.ReclaimCause]int
 	freed   int
@@ -313,7 +313,7 @@ func TestSweepContinuesUntilNothingIsLeft(t *testing.T) {
 	}
 }
 
-// A row that a pass skips, or only sends a hint about, stays in place; the pass continues behind it.
+// A row that a pass skips, or only sends a hint about, stays in place; the pass continues with the next ones.
 func TestSweepContinuesPastSkippedRows(t *testing.T) {
 	s, db := sweeping(3*batch + 5)
 	seen := make(map[execution.ID]int)
@@ -359,7 +359,7 @@ func TestStopEndsPassAfterItsBatch(t *testing.T) {
 	}
 }
 
-// Every cancellation that no worker has answered gets its hint again, however many there are.
+// Every cancellation that no worker has answered gets another hint, however many there are.
 func TestUnansweredCancellationsGetHints(t *testing.T) {
 	s, db := sweeping(4*batch + 1)
 	if err := s.reconcileCancellations(t.Context()); err != nil {
@@ -408,7 +408,7 @@ func TestOnePassHandlesEveryCause(t *testing.T) {
 		case store.DeadLettered, store.Undeliverable:
 			// These are announced one by one.
 		case store.Unpublished:
-			// These need a broker. Like Unanswered, the pass continues behind the rows that stay.
+			// These need a broker. As for Unanswered, the pass continues after the rows that stay.
 		default:
 			if !asked[cause] {
 				t.Errorf("no pass has asked for rows on the ground %v", cause)

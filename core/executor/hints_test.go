@@ -18,8 +18,8 @@ type channel struct {
 // Ack implements broker.Consumer.
 func (c *channel) Ack(broker.Delivery) { c.acked++ }
 
-// While the database is away, passes fail and their hints are held; after every reconnect the
-// broker delivers the same ones again. The number of held hints stays that of one consumer.
+// While the database is away, passes fail and their hints are held; after every reconnect the broker
+// redelivers them. The number of held hints stays that of one consumer.
 func TestReconnectsDoNotAccumulateHints(t *testing.T) {
 	h := &hints{wake: new(set), latest: make(map[string]broker.Consumer)}
 	requested := broker.Delivery{Envelope: broker.Envelope{Changes: []broker.Change{{Key: execution.Key{ID: 1}}}}}
@@ -44,8 +44,7 @@ func TestReconnectsDoNotAccumulateHints(t *testing.T) {
 	}
 }
 
-// A pass that began before a reconnect and fails after it holds no hint again that the broker
-// delivers again.
+// A pass that began before a reconnect and fails after it does not keep hints that the broker redelivers.
 func TestFailedPassDropsHintsOfOldConnection(t *testing.T) {
 	h := &hints{wake: new(set), latest: make(map[string]broker.Consumer)}
 	h.holdHint("q", new(channel), broker.Delivery{})
@@ -57,7 +56,7 @@ func TestFailedPassDropsHintsOfOldConnection(t *testing.T) {
 	}
 }
 
-// An end that a hint calls handled needs no row to be read.
+// For an end that a hint reports as handled, no row is read.
 func TestHintsNameHandledEnds(t *testing.T) {
 	told := func(id execution.ID, to execution.Status, handled bool) broker.Change {
 		return broker.Change{Key: execution.Key{ID: id, Epoch: 1}, From: execution.Running, To: to, Handled: handled}
@@ -74,8 +73,8 @@ func TestHintsNameHandledEnds(t *testing.T) {
 	}
 }
 
-// A pass that failed has woken the scheduler already. The ends that its hints call handled are no
-// news to the next pass, however often passes fail; those that nobody has handled are due again.
+// A failed pass has already woken the scheduler. So the next pass ignores the ends that its hints report as
+// handled, however often passes fail, and retries the others.
 func TestHeldHintWakesSchedulerOnce(t *testing.T) {
 	h := &hints{wake: new(set), latest: make(map[string]broker.Consumer)}
 	c, ended := new(channel), func(id execution.ID, handled bool) broker.Delivery {
@@ -98,8 +97,7 @@ func TestHeldHintWakesSchedulerOnce(t *testing.T) {
 	}
 }
 
-// Of the two hints of an end the first is new, in whichever order they come. The memory stays
-// within its bound.
+// Of the two hints of an end the first to arrive is new. The memory stays within its bound.
 func TestSecondHintOfEndIsIgnored(t *testing.T) {
 	var known hintPairs
 	if known.recordEnds(nil) || !known.recordEnds([]execution.ID{1, 2}) || known.recordEnds([]execution.ID{2, 1}) {
@@ -119,7 +117,7 @@ func TestSecondHintOfEndIsIgnored(t *testing.T) {
 	}
 }
 
-// set is a signal that nobody waits for.
+// set is a signal without waiters.
 type set struct{ host.Signal }
 
 // Set implements host.Signal.

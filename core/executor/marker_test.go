@@ -17,8 +17,8 @@ import (
 // marks is a database in which only the marks of confirmed dispatches work.
 type marks struct {
 	store.Executor
-	// marked counts the marks of each row. held are the rows that somebody has locked. largest is
-	// the number of rows of the largest call.
+	// marked counts the marks of each row. held holds the locked rows. largest is the number of rows in the
+	// largest call.
 	marked  map[execution.ID]int
 	held    map[execution.ID]bool
 	away    bool
@@ -57,7 +57,7 @@ func newMarking() (*marker, *marks) {
 	return New(Options{Host: desk{}, Store: db, Config: c, Log: slog.New(slog.DiscardHandler), Recorder: telemetry.Discard{}}).marker, db
 }
 
-// marked fails the test unless each of so many rows was marked once.
+// marked fails the test unless each of rows 1 to n was marked once.
 func (m *marks) expect(t *testing.T, what string, rows int) {
 	t.Helper()
 	for id := 1; id <= rows; id++ {

@@ -18,7 +18,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// ledger is a database that records observations, and refuses to take anything back.
+// ledger is a database that records observations, and refuses every reclaim.
 type ledger struct {
 	*table
 	t       *testing.T
@@ -72,7 +72,7 @@ type done struct{}
 
 func (done) Wait(context.Context) error { return nil }
 
-// counting counts additions to a figure, by its labels.
+// counting counts additions to a metric, by its labels.
 type counting struct {
 	telemetry.Discard
 	of map[string]int64
@@ -84,7 +84,7 @@ func (c counting) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	}
 }
 
-// answers are the answers of the endpoints.
+// answers maps endpoints to their answers.
 type answers map[string]error
 
 func (a answers) Probe(_ context.Context, url string) error { return a[url] }
@@ -169,7 +169,7 @@ func TestObservingProberReportsWithoutAffectingSelection(t *testing.T) {
 	}
 }
 
-// The modes of the probes use the same findings in different ways.
+// Each mode of the probes uses the same findings differently.
 func TestProbesAffectSelectionOnlyWhenEnforced(t *testing.T) {
 	failed := map[execution.Incarnation]int{1: unreachableAfter}
 	for observing, want := range map[bool]bool{false: true, true: false} {

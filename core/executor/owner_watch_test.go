@@ -52,7 +52,7 @@ func TestSupersededWorkerRunsUntilExecutorLeaseEnds(t *testing.T) {
 		t.Error("what ran at an incarnation that was lost waits for a second watch")
 	}
 
-	// An executor that has seen neither watches from the moment at which it is asked.
+	// An executor that has seen neither starts its watch with the first query.
 	fresh := newOwnerWatch(h, 30*time.Second)
 	if fresh.actionsEnded(ran) {
 		t.Error("an executor that knows nothing takes it at once")
@@ -63,8 +63,8 @@ func TestSupersededWorkerRunsUntilExecutorLeaseEnds(t *testing.T) {
 	}
 }
 
-// A process that starts often has incarnations that no survey sees. Such a one is superseded at the
-// latest when a later one was seen first, however many follow.
+// A process that starts often has incarnations that no survey sees. It is superseded at the latest when a
+// later one is first seen, however many follow.
 func TestUnseenIncarnationIsSupersededByLaterOne(t *testing.T) {
 	const lease, hour = 30 * time.Second, time.Hour
 	h := &still{now: hour}

@@ -19,9 +19,9 @@ type archived struct {
 	rows   map[store.Kept]int
 	asked  map[store.Kept][]store.Purge
 	failed map[store.Kept]error
-	// archive is how many rows of each kind were due long ago.
+	// archive is the number of rows of each kind that were due long ago.
 	archive map[store.Kept]int
-	// first is what the steps say of the first row.
+	// first is the first row that the steps return.
 	first int64
 }
 
@@ -72,7 +72,7 @@ func TestRetentionContinuesWhileStepsAreFull(t *testing.T) {
 	}
 }
 
-// A round begins where the last one has found the first execution, and once an hour at the beginning.
+// A round begins where the last one found the first execution, and once an hour at the beginning.
 func TestRetentionRoundStartsAtFirstExecution(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{})
 	h := &dated{day: time.Unix(2e9, 0)}
@@ -102,14 +102,14 @@ func TestRetentionRoundStartsAtFirstExecution(t *testing.T) {
 	}
 }
 
-// The steps that the pass before needed say how far this one spreads its own: over half of the
-// interval, and never with pauses that would keep it from what has gathered.
+// A pass spreads its steps over half of the interval, by the number of steps of the previous pass. Its pauses
+// never grow so long that it could not catch up.
 func TestRetentionSpreadsItsSteps(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 100*batch + 1})
 	h := &dated{day: time.Unix(2e9, 0)}
 	r.host, r.config.Retention.Interval = h, 10*time.Second
 	const half = 5 * time.Second
-	unknown := 50 * longestStepPause // and from the 51st step on, they are more and more
+	unknown := 50 * longestStepPause // from the 51st step on, the pauses shrink
 	for n := 51; n <= 100; n++ {
 		unknown += half / time.Duration(n)
 	}
@@ -122,8 +122,8 @@ func TestRetentionSpreadsItsSteps(t *testing.T) {
 	}
 }
 
-// A pass ends after so many steps, so that its loop shows that it is alive. The next one continues where it
-// stopped and not at the beginning.
+// A pass ends after passBatches steps, so that its loop reports progress. The next one continues where it
+// stopped.
 func TestRetentionPassResumesWherePreviousStopped(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: passBatches*batch + 5})
 	if err := r.deleteOverdue(t.Context()); err != nil || a.rows[store.KeptExecutions] != 5 {
@@ -205,7 +205,7 @@ func TestDefaultRetentionGivesNotice(t *testing.T) {
 }
 
 // Where retention has been running, a new process deletes at once. It deletes nothing by a default time
-// before it could look for old rows.
+// before it has counted old rows.
 func TestDefaultRetentionWithoutArchive(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 1})
 	r.config.Retention.Executions = config.DefaultRetention

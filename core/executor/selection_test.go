@@ -97,8 +97,7 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// The text says how many workers each filter removed, and names staleness if it was the last
-// filter.
+// The text counts the workers that each filter removed, and names staleness if it was the last filter.
 func TestExplain(t *testing.T) {
 	gone := func(w *store.WorkerRow) { w.Lifecycle = execution.Stopped }
 	stale := func(w *store.WorkerRow) { w.LeaseOverFor = time.Second }

@@ -8,8 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// A client of the same process needs no hint from the broker: the scheduler's next pass begins at
-// once.
+// Wake needs no hint from the broker: the scheduler's next pass begins at once.
 func TestWakeEndsSchedulerPause(t *testing.T) {
 	s, _ := sweeping(0)
 	awake := func() bool {

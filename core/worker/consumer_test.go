@@ -11,8 +11,7 @@ import (
 	"handoff/core/store"
 )
 
-// grudging is a database that answers claims with errors, one after another, and then says that the
-// row runs here.
+// grudging is a database that answers claims with errors, one after another, and then that the row runs here.
 type grudging struct {
 	store.Worker
 	errs []error
@@ -54,8 +53,8 @@ func (s *settling) Reject(broker.Delivery, bool) {
 	}
 }
 
-// A claim that the database refuses goes back to the executor, unless an earlier claim may have
-// taken effect: then the row runs here, and no other worker would begin it.
+// A refused claim is rejected to the executor, unless an earlier claim may have taken effect: then the row
+// runs here, and no other worker would begin it.
 func TestUncertainClaimIsNotAbandoned(t *testing.T) {
 	wrong := errors.New("internal error (XX000)")
 	for _, c := range []struct {
@@ -80,9 +79,8 @@ func TestUncertainClaimIsNotAbandoned(t *testing.T) {
 	}
 }
 
-// A run has all its time from the effective claim on; time during which the database is away does
-// not count. If an earlier claim may be the effective one, the time counts from that claim, because
-// the database's deadline may do so.
+// A run's time counts from its effective claim, so an outage of the database before that costs nothing. If an
+// earlier claim may be the effective one, the time counts from that, as the database's deadline may do.
 func TestRunTimeCountsFromEffectiveClaim(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -120,8 +118,8 @@ func alone(c broker.Consumer, key execution.Key) delivery {
 	return delivery{Dispatch: &m.delivery.Envelope.Dispatches[0], message: m}
 }
 
-// late is a database that says that a claim of row came too late. It calls meanwhile while it is
-// asked, and beaten while it is told of a heartbeat.
+// late is a database for which every claim is too late. It calls meanwhile during a claim, and beaten during
+// a heartbeat.
 type late struct {
 	store.Worker
 	row               execution.Execution
@@ -144,8 +142,8 @@ func (l *late) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
 	return store.BeatReply{}, store.ErrUnavailable
 }
 
-// The worker may know from a row what it claims, and the message may arrive during the claim. Then
-// nobody else settles that message.
+// The worker may claim a dispatch that it found as a row, and the message may arrive during the claim. Then
+// the claim must settle that message.
 func TestDuplicateDuringLateClaimIsRejected(t *testing.T) {
 	s := finishing(nil)
 	s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
@@ -153,7 +151,7 @@ func TestDuplicateDuringLateClaimIsRejected(t *testing.T) {
 	d := alone(consumer, execution.Key{ID: 7, Epoch: 1})
 	s.store = &late{meanwhile: func() { s.receiveMessage(consumer, d.message.delivery) }}
 	e := s.held.addEntry(d.Key)
-	// Another one was found as a row too, and waits for the slot.
+	// Another dispatch was found as a row too, and waits for the slot.
 	s.held.capacity = 1
 	s.waiting = []delivery{{Dispatch: &broker.Dispatch{Key: execution.Key{ID: 8, Epoch: 1}}, since: s.host.Monotonic()}}
 	s.claimRuns([]*run{{delivery: delivery{Dispatch: d.Dispatch, since: s.host.Monotonic()}, e: e}})
@@ -165,8 +163,7 @@ func TestDuplicateDuringLateClaimIsRejected(t *testing.T) {
 	}
 }
 
-// twice is a message that is delivered to a session twice, the second time at one moment of the
-// settling of the first one.
+// twice is a message that is delivered to a session twice, the second time while the first is being settled.
 type twice struct {
 	t            *testing.T
 	s            *session
@@ -183,7 +180,7 @@ func deliveredTwice(t *testing.T, when string) *twice {
 	return x
 }
 
-// at returns what happens at a moment: the second delivery, or nothing.
+// at returns a function that makes the second delivery if this is its moment.
 func (tw *twice) at(moment string) func() {
 	return func() {
 		if moment == tw.when {
@@ -192,9 +189,8 @@ func (tw *twice) at(moment string) func() {
 	}
 }
 
-// dies lets the session claim the message, and judges that both deliveries are rejected. Only the
-// second one can still be settled, and it must not be acknowledged: then nobody would take the
-// execution back before the timeout monitor.
+// dies lets the session claim the message, and asserts that both deliveries are rejected. Only the second one
+// can still be settled. If it were acknowledged, only the timeout monitor would reclaim the execution.
 func (tw *twice) dies(since time.Duration, e *entry) {
 	tw.t.Helper()
 	tw.d.since = since
@@ -221,8 +217,7 @@ func TestRedeliveryAfterLateClaimIsRejected(t *testing.T) {
 	}
 }
 
-// broken is a database that answers each claim with an error that is no outage. It calls meanwhile
-// while it is asked.
+// broken is a database that answers each claim with a permanent error. It calls meanwhile during the claim.
 type broken struct {
 	store.Worker
 	meanwhile func()
@@ -234,7 +229,7 @@ func (b *broken) Claim(context.Context, store.WorkerKey, []store.Claim) ([]store
 	return nil, errors.New("internal error (XX000)")
 }
 
-// The same holds if the database refuses the claim permanently.
+// The same applies if the database refuses the claim permanently.
 func TestRedeliveryDuringPermanentRefusalIsRejected(t *testing.T) {
 	for _, when := range []string{"while the database is asked", "while the first delivery is rejected"} {
 		x := deliveredTwice(t, when)
@@ -244,9 +239,9 @@ func TestRedeliveryDuringPermanentRefusalIsRejected(t *testing.T) {
 	}
 }
 
-// A dispatch may come to the worker long after it was made, because a message ahead of it waited
-// for a slot. The worker tells the database that it was full since the dispatch, not only since the
-// message came, so that the dispatch does not count. It tells nothing if it was full only before.
+// A dispatch may reach the worker late, because a message ahead of it waited for a slot. The worker reports
+// that it was full since the dispatch, not only since the message came, so that the dispatch does not count.
+// It reports nothing if it was full only before.
 func TestLateClaimReportsWorkerWasFull(t *testing.T) {
 	for _, c := range []struct {
 		name     string

@@ -45,7 +45,7 @@ func finishing(p *picky) *session {
 }
 
 // A completed run stays completed when the database refuses its output permanently. It is neither lost nor
-// run again.
+// repeated.
 func TestRefusedOutputKeepsCompletedStatus(t *testing.T) {
 	p := &picky{refuses: func(f store.Finish) bool { return f.Result.Output != nil }}
 	finishing(p).finishes(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Result: execution.Result{Output: []byte(`"\u0000"`)}})
@@ -55,8 +55,8 @@ func TestRefusedOutputKeepsCompletedStatus(t *testing.T) {
 	}
 }
 
-// A refusal of the result as a whole may pass, whatever the error says. Nobody else has the result,
-// so the worker tries until the database accepts it.
+// A refusal of the whole result may be temporary, whatever the error says. The result exists nowhere else, so
+// the worker retries until the database accepts it.
 func TestRefusedResultIsRetriedUntilAccepted(t *testing.T) {
 	p := &picky{}
 	p.refuses = func(store.Finish) bool { return len(p.asked) < 4 }
@@ -66,9 +66,8 @@ func TestRefusedResultIsRetriedUntilAccepted(t *testing.T) {
 	}
 }
 
-// A failed start is the machine's fault only while there is time left to run. A worker that was
-// stalled during the start reaches its fence or the run deadline, which does not prove its machine
-// broken.
+// A failed start is the machine's fault only while there is time left to run. If a worker stalled during the
+// start reaches its fence or the run deadline, that does not blame its machine.
 func TestFailedStartBlamesMachineBeforeDeadlineOnly(t *testing.T) {
 	for name, c := range map[string]struct {
 		fenced, late bool
@@ -102,8 +101,7 @@ func TestFailedStartBlamesMachineBeforeDeadlineOnly(t *testing.T) {
 	}
 }
 
-// Whoever has set max_retries expects a retry. Where an action's own failure ends the chain early,
-// the message says so and why.
+// max_retries suggests a retry. If an action's own failure ends the chain early, the message explains why.
 func TestFailureMessageExplainsMissingRetry(t *testing.T) {
 	for name, c := range map[string]struct {
 		reason  execution.Reason

@@ -22,8 +22,8 @@ func (s *stopped) Now() time.Time {
 	return time.Unix(1_000_000_000-int64(s.sets)*3600, 0)
 }
 
-// The right to run lasts for the lease less the margin from the start of the latest renewal. One that
-// is reported late does not move its end back, and none helps a worker that has fenced itself.
+// The right to run lasts for the lease less the margin, from the start of the latest renewal. An earlier
+// renewal that is reported late does not shorten it, and none helps a worker that has fenced itself.
 func TestLeaseCountsFromLatestRenewal(t *testing.T) {
 	c := config.Default(config.Hardened).Worker
 	c.FenceMargin, c.KillGrace = 6*time.Second, 3*time.Second

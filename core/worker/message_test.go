@@ -22,7 +22,7 @@ type judging struct {
 	of  func(execution.ID) store.ClaimResult
 	err func(cs []store.Claim) error
 
-	mu    sync.Mutex // claims that go alone run in their own tasks
+	mu    sync.Mutex // separate claims run in their own tasks
 	asked []string
 }
 
@@ -79,8 +79,8 @@ func many(n, slots int, j *judging) (*session, *settling, *message) {
 	return s, c, m
 }
 
-// claims claims the dispatches that get a slot. It says which run and whether the message was
-// acknowledged or rejected.
+// claims claims the dispatches that get a slot. It describes which of them run and how the message was
+// settled.
 func (s *session) claims(c *settling) string {
 	taken, _, _ := s.nextWaiting()
 	var ids []execution.ID
@@ -113,7 +113,7 @@ func TestMessageIsAcknowledgedAfterLastClaim(t *testing.T) {
 		}
 		return granted(id)
 	}})
-	// Refused claims are settled beside running executions.
+	// Refused claims are settled alongside running executions.
 	taken, _, _ := s.nextWaiting()
 	if runs := s.claimRuns(taken); len(runs) != 2 {
 		t.Errorf("%d run", len(runs))
@@ -126,8 +126,8 @@ func TestMessageIsAcknowledgedAfterLastClaim(t *testing.T) {
 	}
 }
 
-// The dispatches of the largest message that an executor sends by default are claimed in one
-// statement, if there are slots for them. No more than that are.
+// The dispatches of the largest default message are claimed in one statement, if there are slots for them,
+// but no more than that.
 func TestLargestMessageNeedsOneClaimStatement(t *testing.T) {
 	largest := config.Default(config.Hardened).Executor.DispatchesPerMessage
 	s, _, _ := many(largest+1, largest+1, &judging{of: granted})
@@ -136,8 +136,8 @@ func TestLargestMessageNeedsOneClaimStatement(t *testing.T) {
 	}
 }
 
-// A dispatch that is too late dies at once, with the dispatches of its message that wait, which are
-// too late as well. The dead letter handler passes over the running ones.
+// A late dispatch is rejected at once, with the waiting dispatches of its message, which are too late as
+// well. The dead letter handler skips the running ones.
 func TestLateMessageIsRejectedOnce(t *testing.T) {
 	j := &judging{of: granted}
 	s, c, _ := many(6, 2, j)
@@ -153,7 +153,7 @@ func TestLateMessageIsRejectedOnce(t *testing.T) {
 	}
 }
 
-// Dispatches that wait for a slot until their deadline go back as one message, too.
+// Dispatches that wait for a slot until their deadline are also rejected as one message.
 func TestMessageWaitingTooLongIsRejectedOnce(t *testing.T) {
 	s, c, m := many(4, 1, &judging{of: granted})
 	s.held.addEntry(execution.Key{ID: 99, Epoch: 1})
@@ -168,8 +168,7 @@ func TestMessageWaitingTooLongIsRejectedOnce(t *testing.T) {
 	}
 }
 
-// If the database refuses one execution, the others of its message do not suffer: each is then
-// claimed alone.
+// If the database refuses one execution, each of the others in its message is claimed alone.
 func TestRefusedClaimDoesNotAffectOthers(t *testing.T) {
 	wrong := errors.New("internal error (XX000)")
 	began := make(chan execution.ID, 2)
@@ -191,7 +190,7 @@ func TestRefusedClaimDoesNotAffectOthers(t *testing.T) {
 	}
 }
 
-// A call that was refused although each of its claims was answered leaves nothing to ask again.
+// After a call that was refused although each of its claims was answered, no claim is retried.
 func TestFullyAnsweredRefusalNeedsOneClaimStatement(t *testing.T) {
 	s, c, _ := many(2, 2, nil)
 	j := &answering{judging{of: stale}}
@@ -207,7 +206,7 @@ func TestFullyAnsweredRefusalNeedsOneClaimStatement(t *testing.T) {
 	}
 }
 
-// answering is a database that refuses calls and answers each of their claims.
+// answering is a database that refuses calls but answers each of their claims.
 type answering struct{ judging }
 
 // Claim implements store.Worker.
@@ -216,7 +215,7 @@ func (a *answering) Claim(ctx context.Context, w store.WorkerKey, cs []store.Cla
 	return results, errors.New("internal error (XX000)")
 }
 
-// shelf is a database that stores dead letters and tells of each.
+// shelf is a database that sends each stored dead letter to a channel.
 type shelf struct {
 	store.Worker
 	letters chan store.DeadLetter

@@ -49,7 +49,7 @@ func TestEntryIsRemovedOnce(t *testing.T) {
 	}
 }
 
-// nothing is a signal that nobody waits for.
+// nothing is a signal without waiters.
 type nothing struct{}
 
 func (nothing) Set() {}

@@ -16,14 +16,14 @@ import (
 	"handoff/core/store"
 )
 
-// gathering returns the results of a worker whose lease was renewed at 0, on a clock that stands still.
+// gathering returns the results of a worker whose lease was renewed at 0, on a stopped clock.
 func gathering() (*results, *clock.Mock) {
 	at := clock.NewMock()
 	h := daemon.New(daemon.Options{Clock: at})
 	return &results{host: h, lease: newLease(h, config.Default(config.Hardened).Worker, h.Monotonic())}, at
 }
 
-// put adds a result with an output of so many bytes, and says what happens to it.
+// put adds a result with an output of so many bytes, and describes what happens to it.
 func (r *results) put(bytes int) (*resultBatch, string) {
 	one := new(result)
 	one.Result.Output = make([]byte, bytes)
@@ -88,8 +88,7 @@ func TestFullBatchIsWritten(t *testing.T) {
 	}
 }
 
-// No result waits beyond the fence, and a waiting batch is written with the first result that would
-// have to.
+// No result waits beyond the fence: the first one that would is written at once, with the waiting batch.
 func TestNoResultWaitsPastFence(t *testing.T) {
 	r, at := gathering()
 	fence, _ := r.lease.fenceDeadlines()
@@ -106,7 +105,7 @@ func TestNoResultWaitsPastFence(t *testing.T) {
 	wantResult(t, r, "leads 1, waits 0s")
 }
 
-// taking is a database that accepts results when it is allowed to, and notes which came together.
+// taking is a database that accepts results when it is allowed to, and records which came together.
 type taking struct {
 	store.Worker
 	let     chan struct{}
@@ -191,7 +190,7 @@ func TestRefusedResultDoesNotAffectOthers(t *testing.T) {
 	}
 }
 
-// A call that was refused although each of its results was answered leaves nothing to write again.
+// After a call that was refused although each of its results was answered, no result is retried.
 func TestFullyAnsweredRefusalNeedsOneResultStatement(t *testing.T) {
 	w := finishing(nil)
 	s := &taking{let: make(chan struct{}, 10), stale: 2}
@@ -210,7 +209,7 @@ func TestFullyAnsweredRefusalNeedsOneResultStatement(t *testing.T) {
 	}
 }
 
-// replying is a database that refuses calls and answers each of their results.
+// replying is a database that refuses calls but answers each of their results.
 type replying struct{ *taking }
 
 // Finish implements store.Worker.
@@ -219,7 +218,7 @@ func (r *replying) Finish(ctx context.Context, w store.WorkerKey, fs []store.Fin
 	return outcomes, errors.New("internal error (XX000)")
 }
 
-// A process that ends does not wait for the pause after an error. So it must not write again either.
+// A process that ends skips the pause after an error, so it must not retry either.
 func TestSeparateResultsAreAbandonedAtProcessEnd(t *testing.T) {
 	closing, closed := context.WithCancel(context.Background())
 	w := finishing(nil)

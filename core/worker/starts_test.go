@@ -8,7 +8,7 @@ import (
 	"handoff/core/execution"
 )
 
-// A worker whose machine starts nothing claims less and less often, and as before after a start.
+// While the machine starts nothing, the worker claims less and less often. After a start it claims as before.
 func TestFailedStartMakesWorkerRest(t *testing.T) {
 	var s startBackoff
 	now := time.Minute
@@ -33,7 +33,7 @@ func TestFailedStartMakesWorkerRest(t *testing.T) {
 	}
 }
 
-// While it rests, what was delivered waits, and nothing is claimed.
+// While the worker rests, deliveries wait, and nothing is claimed.
 func TestRestingWorkerTakesNoSlot(t *testing.T) {
 	session := finishing(&picky{})
 	dispatch := broker.Dispatch{Key: execution.Key{ID: 7, Epoch: 1}}

@@ -30,8 +30,8 @@ func TestURLNamesReachableHost(t *testing.T) {
 	}
 }
 
-// An executor elsewhere does not ask: on its own machine another process may listen on that port,
-// or none.
+// An executor elsewhere makes no request: on its own machine another process may listen on that port, or
+// none.
 func TestLoopbackEndpointIsProbedOnlyLocally(t *testing.T) {
 	worker := httptest.NewServer(api.HealthHandler(nil, http.NotFoundHandler()))
 	url := healthprobe.URL(strings.TrimPrefix(worker.URL, "http://"), "machine", "there")
@@ -45,7 +45,7 @@ func TestLoopbackEndpointIsProbedOnlyLocally(t *testing.T) {
 	if err := healthprobe.New("there").Probe(t.Context(), url); err == nil || errors.Is(err, executor.ErrElsewhere) {
 		t.Errorf("a worker that is gone from the same machine: %v", err)
 	}
-	// A URL that somebody configured is reachable as it is.
+	// A configured URL is used as it is.
 	if err := healthprobe.New("here").Probe(t.Context(), worker.URL+"/readyz"); err == nil || errors.Is(err, executor.ErrElsewhere) {
 		t.Errorf("a URL that an operator named: %v", err)
 	}

@@ -73,7 +73,7 @@ func TestWorkerMovesToLeafForControllers(t *testing.T) {
 		return
 	}
 	own, lack := ownGroup()
-	parent, controller := filepath.Join(own, fmt.Sprintf("test-handoff-%d", os.Getpid())), "" // a run that was killed leaves its own
+	parent, controller := filepath.Join(own, fmt.Sprintf("test-handoff-%d", os.Getpid())), "" // a killed test run leaves its group
 	if lack == nil {
 		lack = os.Mkdir(parent, 0o755)
 	}

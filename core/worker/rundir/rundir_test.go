@@ -132,7 +132,7 @@ func TestSizeCountsBlocksNamesAndFilesOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { _ = f.Close() }()
-		for range 2 { // a second look starts from the beginning
+		for range 2 { // a second call starts from the beginning
 			if _, err := Size(f, limit); err != nil {
 				t.Fatal(err)
 			}
@@ -229,8 +229,8 @@ func TestOpenRemovesOnlyDeadWorkersDirectories(t *testing.T) {
 	}
 }
 
-// An action that runs as the worker's user can put a FIFO beside the directories of workers. The open
-// of a FIFO waits for a writer, and the next workers would wait with it.
+// An action that runs as the worker's user can put a FIFO among the directories of workers. Opening it would
+// block the next worker until a writer opens it.
 func TestFifoDoesNotBlockOpen(t *testing.T) {
 	base := mkdir(t, filepath.Join(t.TempDir(), "runs"))
 	fifo := filepath.Join(base, "fifo")
@@ -275,8 +275,8 @@ func TestDirectoryWritableByOthersIsRefused(t *testing.T) {
 	}
 }
 
-// The end of a run removes strays, directories that belong to no run. The bug was found in a worker
-// where one run began while another ended: its directory was removed before it was opened.
+// The end of a run removes strays, directories that belong to no run. In a past bug this removed the
+// directory of a run that began meanwhile, before it was opened.
 func TestNewRunKeepsDirectoryWhileOthersEnd(t *testing.T) {
 	p, err := Open(filepath.Join(t.TempDir(), "base"), func(err error) { t.Error(err) })
 	if err != nil {

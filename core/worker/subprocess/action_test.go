@@ -107,8 +107,8 @@ func TestDeadline(t *testing.T) {
 	const now = 1000 * time.Second
 	for _, c := range []struct{ at, left, want time.Duration }{
 		{now, 20 * time.Second, 1020 * time.Second},
-		{990 * time.Second, 20 * time.Second, 1010 * time.Second}, // under way for 10 s
-		{900 * time.Second, 20 * time.Second, 920 * time.Second},  // the sender stood still: over
+		{990 * time.Second, 20 * time.Second, 1010 * time.Second}, // sent 10 s ago
+		{900 * time.Second, 20 * time.Second, 920 * time.Second},  // the sender was stalled: over
 		{0, 20 * time.Second, 1020 * time.Second},                 // no shared clock
 		{2000 * time.Second, 20 * time.Second, 1020 * time.Second},
 		{now, -time.Second, 999 * time.Second},
@@ -182,8 +182,7 @@ func TestClassification(t *testing.T) {
 		{actionEnd{Code: 1}, `{"error":{"type":"transient","message":"try later"}}`, "", execution.Transient, "try later"},
 		{actionEnd{Code: 77}, `{"error":{"type":"connection","message":"refused"}}`, "", execution.Connection, "refused"},
 		{actionEnd{Code: 1}, "", "trace\n" + `{"error":{"type":"rejected"}}`, execution.Rejected, ""},
-		// A reason that an action may not give, an unknown reason, and something that is not an
-		// error object.
+		// A reason that an action may not report, an unknown reason, and something that is no error object.
 		{actionEnd{Code: 75}, `{"error":{"type":"worker_lost","message":"m"}}`, "", execution.Unknown, "m"},
 		{actionEnd{Code: 75}, `{"error":{"type":"odd","message":"m"}}`, "", execution.Unknown, "m"},
 		{actionEnd{Code: 75}, `{"error":"text"}`, "", execution.Transient, "exit status 75"},

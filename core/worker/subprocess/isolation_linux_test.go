@@ -26,8 +26,7 @@ func needRoot(t *testing.T) {
 	without.Need(t, without.Root, lack)
 }
 
-// needMounts skips a test unless a run can have its own view of the file system: root in a
-// container may lack the right to mount.
+// needMounts skips a test unless this process can mount: root in a container may not.
 func needMounts(t *testing.T) {
 	t.Helper()
 	needRoot(t)
@@ -40,7 +39,7 @@ func needMounts(t *testing.T) {
 	without.Need(t, without.Mounts, lack)
 }
 
-// needCgroup skips a test unless it has a control group that may be divided.
+// needCgroup skips a test unless its control group can be divided.
 func needCgroup(t *testing.T) {
 	t.Helper()
 	r := New(Options{Isolation: config.Isolation{Cgroup: config.CgroupRequire}, Name: "probe"})
@@ -83,8 +82,8 @@ func TestActionFindsNoWorkerSecret(t *testing.T) {
 	}
 }
 
-// If an action of root keeps its privileges, it may read everything, so the attack above can
-// succeed. Even then the shim, its parent, has nothing to reveal.
+// If an action of root keeps its privileges, it may read everything, so the attack can succeed. Even then its
+// shim has nothing to reveal.
 func TestShimLacksWorkerEnvironment(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
@@ -125,7 +124,7 @@ func TestInheritedDescriptorsDoNotReachActions(t *testing.T) {
 	}
 }
 
-// These actions make cleaning up after them as hard as possible.
+// These actions make cleaning up as hard as possible.
 func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
 	note := func(name string) string {
@@ -166,8 +165,8 @@ func TestHostileActionsLeaveNothingBehind(t *testing.T) {
 	}
 }
 
-// An action kills its worker, and kills or stops its shim. The next worker ends everything that is
-// left: nothing escapes a control group.
+// An action kills its worker, and kills or stops its shim. The next worker ends everything that is left,
+// because nothing escapes a control group.
 func TestNextWorkerEndsLeftoversOfKilledOne(t *testing.T) {
 	t.Parallel()
 	needCgroup(t)
@@ -231,7 +230,7 @@ func TestRunEndsAtOutputLimit(t *testing.T) {
 
 func TestActionsRunAsConfiguredUser(t *testing.T) {
 	t.Parallel()
-	needRoot(t) // the user is no other test's: its processes would be open to the attacker
+	needRoot(t) // no other test may use this user: the attacker could read its processes
 	dir := yard(t)
 	private := filepath.Join(dir, "handoff.yaml")
 	if err := os.WriteFile(private, []byte(secret), 0o600); err != nil {
@@ -313,8 +312,7 @@ func TestLimitWithoutControllerIsReplacedOrRefused(t *testing.T) {
 	}
 }
 
-// The kernel enforces a limit on the run as a whole, if this machine lets a worker hand controllers
-// down.
+// The kernel enforces a limit on the run as a whole, if this machine lets a worker enable controllers.
 func TestLimitCoversAllProcessesOfRun(t *testing.T) {
 	t.Parallel()
 	r := New(Options{Isolation: config.Isolation{Cgroup: config.CgroupRequire, Processes: 20}, Name: "limits"})

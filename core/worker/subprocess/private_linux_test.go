@@ -25,8 +25,8 @@ func leavings(t *testing.T, mark string) []string {
 	return left
 }
 
-// A worker that may mount gives each run directories for temporary files that end with the run.
-// Paths that the run was given still work, although they are below those directories.
+// A worker that may mount gives each run directories for temporary files that end with the run. Paths that
+// the run was given still work, even if they are below those directories.
 func TestPrivateTmpIsRemovedWithRun(t *testing.T) {
 	t.Parallel()
 	needMounts(t)
@@ -86,8 +86,7 @@ func TestRunFillingTmpEnds(t *testing.T) {
 	}
 }
 
-// A shim whose worker is gone sees the run's directory as the machine does when it removes the
-// directory.
+// A shim whose worker is gone removes the run's directory in the machine's view, not in the run's.
 func TestOrphanedShimRemovesPrivateTmp(t *testing.T) {
 	t.Parallel()
 	needMounts(t)

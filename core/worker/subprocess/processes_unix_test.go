@@ -26,12 +26,11 @@ import (
 	"handoff/core/worker"
 )
 
-// patience bounds every wait for an event that has to happen. No action sleeps for so short a time
-// that the wait could see its end instead.
+// patience bounds every wait for an expected event. Every action that sleeps does so for longer.
 var patience = testenv.Patience()
 
-// tryFences tries longer and longer fences: on a busy machine a short one can pass before a test
-// has done what has to happen before it.
+// tryFences tries longer and longer fences: on a busy machine a short one can pass before the test is ready
+// for it.
 func tryFences(t *testing.T, try func(fence time.Duration) error) {
 	t.Helper()
 	var err error
@@ -57,7 +56,7 @@ func newFixture(t *testing.T, limit int) *fixture {
 	return newLoneFixture(t, limit)
 }
 
-// newLoneFixture is for tests that count what this process has, and so run alone.
+// newLoneFixture is for tests that count resources of this process, and so run alone.
 func newLoneFixture(t *testing.T, limit int) *fixture {
 	b := &fixture{t: t, dir: t.TempDir(), host: daemon.New(daemon.Options{})}
 	b.Runner = New(Options{Host: b.host, Actions: b.dir, OutputLimit: limit})
@@ -213,7 +212,7 @@ func TestLongParameters(t *testing.T) {
 	if exit := b.wait(run); string(exit.Output) != `"unset\n"` || b.read("input") != long {
 		t.Errorf("%+v with output %s, input of %d bytes", exit, exit.Output, len(b.read("input")))
 	}
-	// An action that does not read its parameters ends all the same.
+	// An action that does not read its parameters ends normally.
 	if exit := b.wait(b.start(execution.Action{Runtime: config.RuntimeShell, Entrypoint: "exit 0"}, long)); exit.Reason != execution.NoReason {
 		t.Errorf("%+v", exit)
 	}
@@ -414,7 +413,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// If the machine gave a reader no time before its deadline, the reader has read nothing at all.
+// On a busy machine, a reader may have read nothing before its deadline.
 func TestOutputSurvivesReadDeadline(t *testing.T) {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -437,11 +436,11 @@ func TestOutputSurvivesReadDeadline(t *testing.T) {
 	if got := kept.keptText(); got != "what was printed" {
 		t.Errorf("got %q", got)
 	}
-	readRest(read, &kept) // there is nothing to read, and it must not wait
+	readRest(read, &kept) // there is nothing to read, and it must not block
 }
 
-// The cost of an action alone, and with the isolation of this machine. The processor time of the
-// process is the figure that counts.
+// The cost of an action alone, and with the isolation of this machine. The relevant figure is the processor
+// time of the process.
 func BenchmarkAction(b *testing.B) {
 	benchmarkAction(b, New(Options{Host: daemon.New(daemon.Options{})}))
 }

@@ -64,14 +64,14 @@ func look(pid int) (p process, ok bool) {
 	return process{f[0], parent, pid}, err == nil
 }
 
-// gone is for processes whose new parent may be slow to reap them.
+// gone reports whether a process has ended, even if its new parent is slow to reap it.
 func gone(pid int) bool {
 	p, ok := look(pid)
 	return !ok || p.state == "Z" || p.state == "X"
 }
 
-// leftovers reports processes that the tests started and that still exist: children of this
-// process, and every process that runs this binary as a shim.
+// leftovers returns processes that the tests started and that still exist: children of this process, and all
+// shims of this binary.
 func leftovers() bool {
 	found := false
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
@@ -133,7 +133,7 @@ func TestActionsEndAtFenceOfStoppedWorker(t *testing.T) {
 	tryFences(t, func(fence time.Duration) error {
 		began := time.Now()
 		w, lines := b.startWorker(put("$$", "pid-"+fence.String())+family3+`wait`, fence)
-		// Stops its whole group, as a terminal would.
+		// The action stops its whole group, as a terminal would.
 		if err := syscall.Kill(-w.Process.Pid, syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
 		}
@@ -212,9 +212,9 @@ func TestShimSurvivesSignalsToWorker(t *testing.T) {
 	}
 }
 
-// Systemd stops a service by signalling its whole control group, a machine all its processes, an operator
-// all of a user. Then an action ends because its worker stops, whichever process gets the signal first. A
-// signal to the action alone is somebody's opinion of the action.
+// Systemd stops a service by signalling its whole control group, a machine all its processes, an operator all
+// of a user. Then an action ends because its worker stops, whichever process gets the signal first. A signal
+// to the action alone is a failure of the action.
 func TestActionStoppedWithShimReportsWorkerShutdown(t *testing.T) {
 	b := newFixture(t, 0)
 	for name, c := range map[string]struct {
