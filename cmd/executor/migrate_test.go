@@ -79,7 +79,7 @@ func TestMigrateUpDownAndStatus(t *testing.T) {
 	c.does(exitStopped, "up", "Nothing to do: the schema is current")
 	c.does(exitStopped, "status", "1  workers_and_executions   20", " UTC\n", "The schema is current.")
 
-	// Without --to, nothing is removed.
+	// A wrong command removes nothing.
 	c.does(exitBadConfig, "down", "say how far with --to N", "law_and_audit            execution_transition\n", "workers_and_executions   refused_result, dead_letter, execution,")
 	c.does(exitBadConfig, fmt.Sprint("down --to ", latest+1), "is above the latest version")
 	for _, command := range []string{"", "sideways", "down --to", "down --to -1", "down --to x", "up --to 3", "status --bogus", "up now"} {

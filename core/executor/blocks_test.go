@@ -57,7 +57,7 @@ func TestPackGroupsRowsByIncarnationAndTimeout(t *testing.T) {
 // A message of one dispatch has the old version, so that an old worker can read it; a block has
 // another version.
 func TestOnlyBlocksUseNewWireVersion(t *testing.T) {
-	s := &Service{host: &dated{day: time.Unix(2e9, 0)}}
+	s := &Service{host: &timedHost{day: time.Unix(2e9, 0)}}
 	rows := []execution.Execution{{ID: 7, Epoch: 3, Worker: 4, Incarnation: 5}, {ID: 8, Epoch: 1, Worker: 4, Incarnation: 5}}
 	one, both := s.dispatchMessage(rows, []int{1}), s.dispatchMessage(rows, []int{0, 1})
 	for _, m := range []broker.Message{one, both} {

@@ -8,7 +8,7 @@ import (
 func TestRunsAreTimedByExecutorClock(t *testing.T) {
 	const minute, second = time.Minute, time.Second
 	zero := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-	h := &still{now: time.Hour}
+	h := &manualHost{now: time.Hour}
 	d := &databaseClock{host: h}
 	// look advances both clocks, sets the database's clock, and makes a reading.
 	offset := time.Duration(0)

@@ -162,14 +162,14 @@ func (t *table) PurgeDeadLetters(ctx context.Context, age time.Duration, limit i
 	return t.ForgetKeys(ctx, age, limit)
 }
 
-// desk is a host without other tasks.
-type desk struct{ host.Host }
+// tasklessHost is a host without other tasks.
+type tasklessHost struct{ host.Host }
 
-func (desk) Monotonic() time.Duration { return time.Hour }
-func (desk) Now() time.Time           { return time.Time{} }
-func (desk) Uint64N(uint64) uint64    { return 0 }
-func (desk) NewSignal() host.Signal   { return new(bell) }
-func (desk) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
+func (tasklessHost) Monotonic() time.Duration { return time.Hour }
+func (tasklessHost) Now() time.Time           { return time.Time{} }
+func (tasklessHost) Uint64N(uint64) uint64    { return 0 }
+func (tasklessHost) NewSignal() host.Signal   { return new(bell) }
+func (tasklessHost) WithTimeout(ctx context.Context, _ time.Duration) (context.Context, context.CancelFunc) {
 	return ctx, func() {}
 }
 
@@ -194,7 +194,7 @@ func sweeping(rows int) (*Service, *table) {
 	}
 	c := config.Default(config.Hardened)
 	c.Executor.BatchSize = batch
-	s := New(Options{Host: desk{}, Store: t, Config: c, Log: slog.New(slog.DiscardHandler), Recorder: telemetry.Discard{}})
+	s := New(Options{Host: tasklessHost{}, Store: t, Config: c, Log: slog.New(slog.DiscardHandler), Recorder: telemetry.Discard{}})
 	return s, t
 }
 

@@ -9,30 +9,30 @@ import (
 	"handoff/core/host"
 )
 
-// channel is a consumer that counts its acknowledgements.
-type channel struct {
+// ackCounter is a consumer that counts its acknowledgements.
+type ackCounter struct {
 	broker.Consumer
 	acked int
 }
 
 // Ack implements broker.Consumer.
-func (c *channel) Ack(broker.Delivery) { c.acked++ }
+func (a *ackCounter) Ack(broker.Delivery) { a.acked++ }
 
 // While the database is away, passes fail and their hints are held; after every reconnect the broker
 // redelivers them. The number of held hints stays that of one consumer.
 func TestReconnectsDoNotAccumulateHints(t *testing.T) {
-	h := &hints{wake: new(set), latest: make(map[string]broker.Consumer)}
+	h := &hints{wake: new(idleSignal), latest: make(map[string]broker.Consumer)}
 	requested := broker.Delivery{Envelope: broker.Envelope{Changes: []broker.Change{{Key: execution.Key{ID: 1}}}}}
-	var last *channel
+	var last *ackCounter
 	for range 50 {
-		last = new(channel)
+		last = new(ackCounter)
 		for range hintPrefetch {
 			h.holdHint("q", last, requested)
 			if len(h.held)%70 == 0 {
 				h.settleHeld(h.takeHeld(), false)
 			}
 		}
-		other := new(channel)
+		other := new(ackCounter)
 		h.holdHint("other", other, requested)
 	}
 	if len(h.held) != hintPrefetch+1 {
@@ -46,10 +46,10 @@ func TestReconnectsDoNotAccumulateHints(t *testing.T) {
 
 // A pass that began before a reconnect and fails after it does not keep hints that the broker redelivers.
 func TestFailedPassDropsHintsOfOldConnection(t *testing.T) {
-	h := &hints{wake: new(set), latest: make(map[string]broker.Consumer)}
-	h.holdHint("q", new(channel), broker.Delivery{})
+	h := &hints{wake: new(idleSignal), latest: make(map[string]broker.Consumer)}
+	h.holdHint("q", new(ackCounter), broker.Delivery{})
 	begun := h.takeHeld()
-	h.holdHint("q", new(channel), broker.Delivery{})
+	h.holdHint("q", new(ackCounter), broker.Delivery{})
 	h.settleHeld(begun, false)
 	if len(h.held) != 1 {
 		t.Errorf("%d hints are held, want 1", len(h.held))
@@ -76,8 +76,8 @@ func TestHintsNameHandledEnds(t *testing.T) {
 // A failed pass has already woken the scheduler. So the next pass ignores the ends that its hints report as
 // handled, however often passes fail, and retries the others.
 func TestHeldHintWakesSchedulerOnce(t *testing.T) {
-	h := &hints{wake: new(set), latest: make(map[string]broker.Consumer)}
-	c, ended := new(channel), func(id execution.ID, handled bool) broker.Delivery {
+	h := &hints{wake: new(idleSignal), latest: make(map[string]broker.Consumer)}
+	c, ended := new(ackCounter), func(id execution.ID, handled bool) broker.Delivery {
 		return broker.Delivery{Envelope: broker.Envelope{Changes: []broker.Change{{Key: execution.Key{ID: id, Epoch: 1}, To: execution.Completed, Handled: handled}}}}
 	}
 	h.holdHint("q", c, ended(1, true))
@@ -117,8 +117,8 @@ func TestSecondHintOfEndIsIgnored(t *testing.T) {
 	}
 }
 
-// set is a signal without waiters.
-type set struct{ host.Signal }
+// idleSignal is a signal without waiters.
+type idleSignal struct{ host.Signal }
 
 // Set implements host.Signal.
-func (*set) Set() {}
+func (*idleSignal) Set() {}

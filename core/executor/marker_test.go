@@ -14,8 +14,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// marks is a database in which only the marks of confirmed dispatches work.
-type marks struct {
+// markStore is a database in which only the marks of confirmed dispatches work.
+type markStore struct {
 	store.Executor
 	// marked counts the marks of each row. held holds the locked rows. largest is the number of rows in the
 	// largest call.
@@ -26,7 +26,7 @@ type marks struct {
 	calls   int
 }
 
-func (m *marks) MarkPublished(_ context.Context, keys []execution.Key) (left []execution.Key, err error) {
+func (m *markStore) MarkPublished(_ context.Context, keys []execution.Key) (left []execution.Key, err error) {
 	m.calls++
 	m.largest = max(m.largest, len(keys))
 	if m.away {
@@ -50,15 +50,15 @@ func confirmedUpTo(from, to int) (keys []execution.Key) {
 	return keys
 }
 
-func newMarking() (*marker, *marks) {
-	db := &marks{marked: make(map[execution.ID]int), held: make(map[execution.ID]bool)}
+func newMarking() (*marker, *markStore) {
+	db := &markStore{marked: make(map[execution.ID]int), held: make(map[execution.ID]bool)}
 	c := config.Default(config.Hardened)
 	c.Executor.BatchSize = batch
-	return New(Options{Host: desk{}, Store: db, Config: c, Log: slog.New(slog.DiscardHandler), Recorder: telemetry.Discard{}}).marker, db
+	return New(Options{Host: tasklessHost{}, Store: db, Config: c, Log: slog.New(slog.DiscardHandler), Recorder: telemetry.Discard{}}).marker, db
 }
 
 // marked fails the test unless each of rows 1 to n was marked once.
-func (m *marks) expect(t *testing.T, what string, rows int) {
+func (m *markStore) expect(t *testing.T, what string, rows int) {
 	t.Helper()
 	for id := 1; id <= rows; id++ {
 		if n := m.marked[execution.ID(id)]; n != 1 {
@@ -148,7 +148,7 @@ func TestMarkPrecedesEveryTimeout(t *testing.T) {
 	} {
 		c := config.Default(config.Hardened)
 		c.Executor.ConfirmTimeout, c.Executor.ScheduledTimeout = x.confirm, x.scheduled
-		s := New(Options{Host: desk{}, Config: c, Log: slog.New(slog.DiscardHandler), Recorder: telemetry.Discard{}})
+		s := New(Options{Host: tasklessHost{}, Config: c, Log: slog.New(slog.DiscardHandler), Recorder: telemetry.Discard{}})
 		if s.marker.period != x.want {
 			t.Errorf("confirm_timeout %v, scheduled_timeout %v: a period of %v, want %v", x.confirm, x.scheduled, s.marker.period, x.want)
 		}

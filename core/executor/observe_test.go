@@ -60,25 +60,25 @@ func (l *ledger) ObserveWorkers(_ context.Context, ws []store.ProbedWorker) ([]b
 	return changed, nil
 }
 
-// inTurn runs tasks at once.
-type inTurn struct{ desk }
+// serialHost runs tasks at once.
+type serialHost struct{ tasklessHost }
 
-func (inTurn) Go(_ string, run func()) host.Task {
+func (serialHost) Go(_ string, run func()) host.Task {
 	run()
-	return done{}
+	return endedTask{}
 }
 
-type done struct{}
+type endedTask struct{}
 
-func (done) Wait(context.Context) error { return nil }
+func (endedTask) Wait(context.Context) error { return nil }
 
-// counting counts additions to a metric, by its labels.
-type counting struct {
+// countingRecorder counts additions to a metric, by its labels.
+type countingRecorder struct {
 	telemetry.Discard
 	of map[string]int64
 }
 
-func (c counting) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
+func (c countingRecorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	if f == telemetry.Observed {
 		c.of[l[0]+" "+l[1]] += n
 	}
@@ -89,13 +89,13 @@ type answers map[string]error
 
 func (a answers) Probe(_ context.Context, url string) error { return a[url] }
 
-func observing(t *testing.T, rows int, prober Prober) (*Service, *ledger, *bytes.Buffer, counting) {
+func observing(t *testing.T, rows int, prober Prober) (*Service, *ledger, *bytes.Buffer, countingRecorder) {
 	_, db := sweeping(rows)
 	l := &ledger{table: db, t: t, seen: make(map[execution.Key]bool), outages: make(map[execution.Incarnation]bool)}
 	c := config.Default(config.Hardened)
 	c.Executor.BatchSize, c.Executor.TimeoutMonitor, c.Executor.HealthProbes = batch, config.Observe, config.Observe
-	log, figures := new(bytes.Buffer), counting{of: make(map[string]int64)}
-	s := New(Options{Host: inTurn{}, Store: l, Config: c, Log: slog.New(slog.NewTextHandler(log, nil)), Recorder: figures, Prober: prober})
+	log, figures := new(bytes.Buffer), countingRecorder{of: make(map[string]int64)}
+	s := New(Options{Host: serialHost{}, Store: l, Config: c, Log: slog.New(slog.NewTextHandler(log, nil)), Recorder: figures, Prober: prober})
 	return s, l, log, figures
 }
 

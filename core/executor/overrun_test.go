@@ -10,7 +10,7 @@ import (
 func TestOverrunNeedsBothClocks(t *testing.T) {
 	const grace = 10 * time.Second
 	zero := time.Date(2030, 1, 1, 12, 0, 0, 0, time.UTC)
-	h := &still{now: time.Hour}
+	h := &manualHost{now: time.Hour}
 	s := &Service{databaseClock: &databaseClock{host: h}}
 	s.databaseClock.addReading(zero, h.now, h.now)
 	row := &execution.Execution{StartedAt: zero, RunDeadline: zero.Add(15 * time.Second)}

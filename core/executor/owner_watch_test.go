@@ -9,17 +9,17 @@ import (
 	"handoff/core/store"
 )
 
-// still is a host whose clock the test sets.
-type still struct {
+// manualHost is a host whose clock the test sets.
+type manualHost struct {
 	host.Host
 	now time.Duration
 }
 
 // Monotonic implements host.Host.
-func (s *still) Monotonic() time.Duration { return s.now }
+func (m *manualHost) Monotonic() time.Duration { return m.now }
 
 func TestSupersededWorkerRunsUntilExecutorLeaseEnds(t *testing.T) {
-	h := &still{now: time.Hour}
+	h := &manualHost{now: time.Hour}
 	o := newOwnerWatch(h, 30*time.Second)
 	at := func(i execution.Incarnation, l execution.Lifecycle) []store.WorkerRow {
 		return []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: i}, Lifecycle: l}}
@@ -67,7 +67,7 @@ func TestSupersededWorkerRunsUntilExecutorLeaseEnds(t *testing.T) {
 // later one is first seen, however many follow.
 func TestUnseenIncarnationIsSupersededByLaterOne(t *testing.T) {
 	const lease, hour = 30 * time.Second, time.Hour
-	h := &still{now: hour}
+	h := &manualHost{now: hour}
 	o := newOwnerWatch(h, lease)
 	for _, seen := range []struct {
 		at          time.Duration

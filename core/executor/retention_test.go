@@ -13,8 +13,8 @@ import (
 	"handoff/core/store"
 )
 
-// archived is a database in which rows of each kind are to be deleted.
-type archived struct {
+// retentionStore is a database in which rows of each kind are to be deleted.
+type retentionStore struct {
 	*table
 	rows   map[store.Kept]int
 	asked  map[store.Kept][]store.Purge
@@ -25,30 +25,30 @@ type archived struct {
 	first int64
 }
 
-func (a *archived) Purge(_ context.Context, p store.Purge) (store.Purged, error) {
-	a.asked[p.What] = append(a.asked[p.What], p)
-	if err := a.failed[p.What]; err != nil {
+func (r *retentionStore) Purge(_ context.Context, p store.Purge) (store.Purged, error) {
+	r.asked[p.What] = append(r.asked[p.What], p)
+	if err := r.failed[p.What]; err != nil {
 		return store.Purged{}, err
 	}
-	rows := a.rows
+	rows := r.rows
 	if p.DryRun {
-		rows = a.archive
+		rows = r.archive
 	}
 	n := min(p.Limit, rows[p.What])
 	if !p.DryRun {
 		rows[p.What] -= n
 	}
-	done := store.Purged{Removed: n, More: n == p.Limit, First: a.first}
+	done := store.Purged{Removed: n, More: n == p.Limit, First: r.first}
 	if done.More {
 		done.Next = p.After + int64(n)
 	}
 	return done, nil
 }
 
-func keeping(rows map[store.Kept]int) (*retention, *archived) {
+func keeping(rows map[store.Kept]int) (*retention, *retentionStore) {
 	s, t := sweeping(0)
-	s.host = &dated{day: time.Unix(2e9, 0)}
-	a := &archived{table: t, rows: rows, asked: make(map[store.Kept][]store.Purge), failed: make(map[store.Kept]error)}
+	s.host = &timedHost{day: time.Unix(2e9, 0)}
+	a := &retentionStore{table: t, rows: rows, asked: make(map[store.Kept][]store.Purge), failed: make(map[store.Kept]error)}
 	s.store = a
 	s.config.Retention = config.Retention{Executions: time.Hour, Transitions: 2 * time.Hour, StepSize: batch, Interval: 10 * time.Second}
 	return newRetention(s), a
@@ -75,7 +75,7 @@ func TestRetentionContinuesWhileStepsAreFull(t *testing.T) {
 // A round begins where the last one found the first execution, and once an hour at the beginning.
 func TestRetentionRoundStartsAtFirstExecution(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{})
-	h := &dated{day: time.Unix(2e9, 0)}
+	h := &timedHost{day: time.Unix(2e9, 0)}
 	r.host = h
 	for n, c := range []struct{ first, after int64 }{{0, 0}, {70, 0}, {0, 69}, {90, 69}, {90, 89}} {
 		a.first = c.first
@@ -106,7 +106,7 @@ func TestRetentionRoundStartsAtFirstExecution(t *testing.T) {
 // never grow so long that it could not catch up.
 func TestRetentionSpreadsItsSteps(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 100*batch + 1})
-	h := &dated{day: time.Unix(2e9, 0)}
+	h := &timedHost{day: time.Unix(2e9, 0)}
 	r.host, r.config.Retention.Interval = h, 10*time.Second
 	const half = 5 * time.Second
 	unknown := 50 * longestStepPause // from the 51st step on, the pauses shrink
@@ -167,7 +167,7 @@ func TestFailingKindDoesNotBlockOtherRetention(t *testing.T) {
 // it deletes anything by a default time.
 func TestDefaultRetentionGivesNotice(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 1, store.KeptTransitions: 1, store.KeptWorkers: 1})
-	h := &dated{day: time.Unix(2e9, 0)}
+	h := &timedHost{day: time.Unix(2e9, 0)}
 	var log bytes.Buffer
 	r.host, r.log = h, slog.New(slog.NewTextHandler(&log, nil))
 	r.config.Retention.Executions, r.config.Retention.Workers = config.DefaultRetention, config.DefaultRetention

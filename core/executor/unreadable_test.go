@@ -42,12 +42,12 @@ func TestUnreadableWorkerGetsNoWorkButCounts(t *testing.T) {
 // If a worker's lifecycle is a newer program's value, this program can't tell whether its lease counts.
 func TestWorkerOfUnknownLifecycleIsNotReaped(t *testing.T) {
 	c := config.Default(config.Hardened)
-	m := &leaseMonitor{Service: &Service{config: c, host: &still{}}, watched: make(map[execution.WorkerID]beatWatch), brake: *newBrake()}
+	m := &leaseMonitor{Service: &Service{config: c, host: &manualHost{}}, watched: make(map[execution.WorkerID]beatWatch), brake: *newBrake()}
 	over := func(lifecycle execution.Lifecycle) int {
 		workers := []store.WorkerRow{fit(1, func(w *store.WorkerRow) { w.Lifecycle, w.LeaseOverFor, w.Unreadable = lifecycle, time.Hour, "x" })}
-		m.host = &still{now: time.Hour}
+		m.host = &manualHost{now: time.Hour}
 		m.surveyWorkers(workers)
-		m.host = &still{now: time.Hour + 2*c.Worker.Lease()}
+		m.host = &manualHost{now: time.Hour + 2*c.Worker.Lease()}
 		found, _ := m.surveyWorkers(workers)
 		return len(found)
 	}

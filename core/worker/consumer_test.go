@@ -11,8 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// grudging is a database that answers claims with errors, one after another, and then that the row runs here.
-type grudging struct {
+// failingClaims is a database that answers claims with errors, one after another, and then that the row runs here.
+type failingClaims struct {
 	store.Worker
 	errs []error
 	// applied reports whether the last claim took effect, and none before it.
@@ -22,32 +22,32 @@ type grudging struct {
 }
 
 // Claim implements store.Worker.
-func (g *grudging) Claim(_ context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
-	if g.now != nil {
-		g.asked = append(g.asked, g.now())
+func (f *failingClaims) Claim(_ context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+	if f.now != nil {
+		f.asked = append(f.asked, f.now())
 	}
-	if len(g.errs) > 0 {
-		err := g.errs[0]
-		g.errs = g.errs[1:]
+	if len(f.errs) > 0 {
+		err := f.errs[0]
+		f.errs = f.errs[1:]
 		return nil, err
 	}
 	row := execution.Execution{ID: cs[0].Key.ID, Epoch: cs[0].Key.Epoch, Status: execution.Running, Incarnation: w.Incarnation}
-	return []store.ClaimResult{{Outcome: store.Outcome{Row: row, Applied: g.applied}}}, nil
+	return []store.ClaimResult{{Outcome: store.Outcome{Row: row, Applied: f.applied}}}, nil
 }
 
-// settling is a consumer that counts its settlements. It calls rejecting, if there is one, while it
+// settlementCounter is a consumer that counts its settlements. It calls rejecting, if there is one, while it
 // rejects.
-type settling struct {
+type settlementCounter struct {
 	broker.Consumer
 	acked, rejected int
 	rejecting       func()
 }
 
 // Ack implements broker.Consumer.
-func (s *settling) Ack(broker.Delivery) { s.acked++ }
+func (s *settlementCounter) Ack(broker.Delivery) { s.acked++ }
 
 // Reject implements broker.Consumer.
-func (s *settling) Reject(broker.Delivery, bool) {
+func (s *settlementCounter) Reject(broker.Delivery, bool) {
 	if s.rejected++; s.rejecting != nil {
 		s.rejecting()
 	}
@@ -67,11 +67,11 @@ func TestUncertainClaimIsNotAbandoned(t *testing.T) {
 		{"refused after it could not be asked", []error{store.ErrUnavailable, wrong}, 0, 1},
 	} {
 		s := finishing(nil)
-		s.store = &grudging{errs: c.errs}
+		s.store = &failingClaims{errs: c.errs}
 		s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
 		key := execution.Key{ID: 7, Epoch: 1}
 		e := s.held.addEntry(key)
-		consumer := new(settling)
+		consumer := new(settlementCounter)
 		claimed := len(s.claimRuns([]*run{{delivery: alone(consumer, key), e: e}})) == 1
 		if claimed != (c.acked == 1) || consumer.acked != c.acked || consumer.rejected != c.rejected {
 			t.Errorf("%s: claimed is %v, %d acknowledged, %d rejected", c.name, claimed, consumer.acked, consumer.rejected)
@@ -94,11 +94,11 @@ func TestRunTimeCountsFromEffectiveClaim(t *testing.T) {
 		{"got no answer, and took effect", []error{store.ErrUnavailable, store.ErrUnknownOutcome, store.ErrUnavailable}, false, 1},
 	} {
 		s := finishing(nil)
-		g := &grudging{errs: c.errs, applied: c.applied, now: s.host.Monotonic}
+		g := &failingClaims{errs: c.errs, applied: c.applied, now: s.host.Monotonic}
 		s.store, s.lease = g, newLease(s.host, s.config.Worker, s.host.Monotonic())
 		key := execution.Key{ID: 7, Epoch: 1}
 		e := s.held.addEntry(key)
-		runs := s.claimRuns([]*run{{delivery: alone(new(settling), key), e: e}})
+		runs := s.claimRuns([]*run{{delivery: alone(new(settlementCounter), key), e: e}})
 		before, sent, claimed := time.Duration(0), time.Duration(0), len(runs) == 1
 		if claimed {
 			sent = runs[0].sent
@@ -118,16 +118,16 @@ func alone(c broker.Consumer, key execution.Key) delivery {
 	return delivery{Dispatch: &m.delivery.Envelope.Dispatches[0], message: m}
 }
 
-// late is a database for which every claim is too late. It calls meanwhile during a claim, and beaten during
+// lateClaims is a database for which every claim is too late. It calls meanwhile during a claim, and beaten during
 // a heartbeat.
-type late struct {
+type lateClaims struct {
 	store.Worker
 	row               execution.Execution
 	meanwhile, beaten func()
 }
 
 // Claim implements store.Worker.
-func (l *late) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (l *lateClaims) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	l.meanwhile()
 	row := l.row
 	row.ID, row.Epoch, row.Status = cs[0].Key.ID, cs[0].Key.Epoch, execution.Scheduled
@@ -135,7 +135,7 @@ func (l *late) Claim(_ context.Context, _ store.WorkerKey, cs []store.Claim) ([]
 }
 
 // Heartbeat implements store.Worker.
-func (l *late) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
+func (l *lateClaims) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
 	if l.beaten != nil {
 		l.beaten()
 	}
@@ -147,9 +147,9 @@ func (l *late) Heartbeat(context.Context, store.Beat) (store.BeatReply, error) {
 func TestDuplicateDuringLateClaimIsRejected(t *testing.T) {
 	s := finishing(nil)
 	s.lease = newLease(s.host, s.config.Worker, s.host.Monotonic())
-	consumer := new(settling)
+	consumer := new(settlementCounter)
 	d := alone(consumer, execution.Key{ID: 7, Epoch: 1})
-	s.store = &late{meanwhile: func() { s.receiveMessage(consumer, d.message.delivery) }}
+	s.store = &lateClaims{meanwhile: func() { s.receiveMessage(consumer, d.message.delivery) }}
 	e := s.held.addEntry(d.Key)
 	// Another dispatch was found as a row too, and waits for the slot.
 	s.held.capacity = 1
@@ -163,17 +163,17 @@ func TestDuplicateDuringLateClaimIsRejected(t *testing.T) {
 	}
 }
 
-// twice is a message that is delivered to a session twice, the second time while the first is being settled.
-type twice struct {
+// doubleDelivery is a message that is delivered to a session twice, the second time while the first is being settled.
+type doubleDelivery struct {
 	t            *testing.T
 	s            *session
 	d            delivery
-	first, again *settling
+	first, again *settlementCounter
 	when         string
 }
 
-func deliveredTwice(t *testing.T, when string) *twice {
-	x := &twice{t: t, s: finishing(nil), first: new(settling), again: new(settling), when: when}
+func deliveredTwice(t *testing.T, when string) *doubleDelivery {
+	x := &doubleDelivery{t: t, s: finishing(nil), first: new(settlementCounter), again: new(settlementCounter), when: when}
 	x.s.lease = newLease(x.s.host, x.s.config.Worker, x.s.host.Monotonic())
 	x.d = alone(x.first, execution.Key{ID: 7, Epoch: 1})
 	x.first.rejecting = x.at("while the first delivery is rejected")
@@ -181,23 +181,23 @@ func deliveredTwice(t *testing.T, when string) *twice {
 }
 
 // at returns a function that makes the second delivery if this is its moment.
-func (tw *twice) at(moment string) func() {
+func (dd *doubleDelivery) at(moment string) func() {
 	return func() {
-		if moment == tw.when {
-			tw.s.receiveMessage(tw.again, tw.d.message.delivery)
+		if moment == dd.when {
+			dd.s.receiveMessage(dd.again, dd.d.message.delivery)
 		}
 	}
 }
 
 // dies lets the session claim the message, and asserts that both deliveries are rejected. Only the second one
 // can still be settled. If it were acknowledged, only the timeout monitor would reclaim the execution.
-func (tw *twice) dies(since time.Duration, e *entry) {
-	tw.t.Helper()
-	tw.d.since = since
-	tw.s.claimRuns([]*run{{delivery: tw.d, e: e}})
-	if tw.first.rejected != 1 || tw.again.rejected != 1 || tw.first.acked+tw.again.acked != 0 || tw.s.held.isHeld(tw.d.Key) {
-		tw.t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
-			tw.when, tw.first.rejected, tw.first.acked, tw.again.rejected, tw.again.acked)
+func (dd *doubleDelivery) dies(since time.Duration, e *entry) {
+	dd.t.Helper()
+	dd.d.since = since
+	dd.s.claimRuns([]*run{{delivery: dd.d, e: e}})
+	if dd.first.rejected != 1 || dd.again.rejected != 1 || dd.first.acked+dd.again.acked != 0 || dd.s.held.isHeld(dd.d.Key) {
+		dd.t.Errorf("%s: the first delivery was rejected %d times and acknowledged %d times, the second one %d and %d times, want one rejection of each",
+			dd.when, dd.first.rejected, dd.first.acked, dd.again.rejected, dd.again.acked)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestRedeliveryAfterLateClaimIsRejected(t *testing.T) {
 		s := x.s
 		s.held.capacity = 2
 		since, other, e := s.host.Monotonic(), s.held.addEntry(execution.Key{ID: 8, Epoch: 1}), s.held.addEntry(x.d.Key)
-		s.store = &late{meanwhile: func() {
+		s.store = &lateClaims{meanwhile: func() {
 			s.held.removeEntries(s.host.Monotonic(), other)
 			x.at("before the worker tells that it was full")()
 		}, beaten: x.at("while it does")}
@@ -217,14 +217,14 @@ func TestRedeliveryAfterLateClaimIsRejected(t *testing.T) {
 	}
 }
 
-// broken is a database that answers each claim with a permanent error. It calls meanwhile during the claim.
-type broken struct {
+// brokenClaims is a database that answers each claim with a permanent error. It calls meanwhile during the claim.
+type brokenClaims struct {
 	store.Worker
 	meanwhile func()
 }
 
 // Claim implements store.Worker.
-func (b *broken) Claim(context.Context, store.WorkerKey, []store.Claim) ([]store.ClaimResult, error) {
+func (b *brokenClaims) Claim(context.Context, store.WorkerKey, []store.Claim) ([]store.ClaimResult, error) {
 	b.meanwhile()
 	return nil, errors.New("internal error (XX000)")
 }
@@ -234,7 +234,7 @@ func TestRedeliveryDuringPermanentRefusalIsRejected(t *testing.T) {
 	for _, when := range []string{"while the database is asked", "while the first delivery is rejected"} {
 		x := deliveredTwice(t, when)
 		x.s.held.capacity = 1
-		x.s.store = &broken{meanwhile: x.at("while the database is asked")}
+		x.s.store = &brokenClaims{meanwhile: x.at("while the database is asked")}
 		x.dies(x.s.host.Monotonic(), x.s.held.addEntry(x.d.Key))
 	}
 }
@@ -258,8 +258,8 @@ func TestLateClaimReportsWorkerWasFull(t *testing.T) {
 		_ = s.host.Sleep(context.Background(), time.Millisecond)
 		told, made := 0, time.Now()
 		row := execution.Execution{ScheduledAt: made, DispatchDeadline: made.Add(c.lifetime)}
-		s.store = &late{row: row, meanwhile: func() {}, beaten: func() { told++ }}
-		d := alone(new(settling), execution.Key{ID: 7, Epoch: 1})
+		s.store = &lateClaims{row: row, meanwhile: func() {}, beaten: func() { told++ }}
+		d := alone(new(settlementCounter), execution.Key{ID: 7, Epoch: 1})
 		d.since = s.host.Monotonic()
 		s.claimRuns([]*run{{delivery: d, e: s.held.addEntry(d.Key)}})
 		if told != c.told {

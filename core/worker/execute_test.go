@@ -17,15 +17,15 @@ import (
 	"handoff/core/telemetry"
 )
 
-// picky is a database that refuses every result with an output.
-type picky struct {
+// pickyStore is a database that refuses every result with an output.
+type pickyStore struct {
 	store.Worker
 	refuses func(store.Finish) bool
 	asked   []store.Finish
 }
 
 // Finish implements store.Worker.
-func (p *picky) Finish(_ context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+func (p *pickyStore) Finish(_ context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	p.asked = append(p.asked, fs...)
 	if p.refuses(fs[0]) {
 		return nil, errors.New("value too long (54000)")
@@ -33,7 +33,7 @@ func (p *picky) Finish(_ context.Context, w store.WorkerKey, fs []store.Finish) 
 	return []store.Outcome{{Applied: true, Row: execution.Execution{ID: fs[0].Key.ID, Incarnation: w.Incarnation, Status: fs[0].To}}}, nil
 }
 
-func finishing(p *picky) *session {
+func finishing(p *pickyStore) *session {
 	h := daemon.New(daemon.Options{Clock: clock.New()})
 	c := config.Default(config.Hardened)
 	log := slog.New(slog.DiscardHandler)
@@ -47,7 +47,7 @@ func finishing(p *picky) *session {
 // A completed run stays completed when the database refuses its output permanently. It is neither lost nor
 // repeated.
 func TestRefusedOutputKeepsCompletedStatus(t *testing.T) {
-	p := &picky{refuses: func(f store.Finish) bool { return f.Result.Output != nil }}
+	p := &pickyStore{refuses: func(f store.Finish) bool { return f.Result.Output != nil }}
 	finishing(p).finishes(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Result: execution.Result{Output: []byte(`"\u0000"`)}})
 	last := p.asked[len(p.asked)-1]
 	if len(p.asked) != 2 || last.To != execution.Completed || last.Result.Output != nil || last.Result.Message == "" {
@@ -58,7 +58,7 @@ func TestRefusedOutputKeepsCompletedStatus(t *testing.T) {
 // A refusal of the whole result may be temporary, whatever the error says. The result exists nowhere else, so
 // the worker retries until the database accepts it.
 func TestRefusedResultIsRetriedUntilAccepted(t *testing.T) {
-	p := &picky{}
+	p := &pickyStore{}
 	p.refuses = func(store.Finish) bool { return len(p.asked) < 4 }
 	finishing(p).finishes(store.Finish{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Failed})
 	if last := p.asked[len(p.asked)-1]; len(p.asked) != 4 || last.To != execution.Failed || last.Result.Message == "" {
@@ -83,7 +83,7 @@ func TestFailedStartBlamesMachineBeforeDeadlineOnly(t *testing.T) {
 		"ended meanwhile":  {fenced: true, why: execution.HeartbeatStale, to: execution.Failed, reason: execution.HeartbeatStale},
 		"late, not fenced": {late: true, why: execution.WorkerShutdown, to: execution.Timeout, reason: execution.RunTimeout},
 	} {
-		s := finishing(&picky{})
+		s := finishing(&pickyStore{})
 		now := s.host.Monotonic()
 		s.lease = newLease(s.host, s.config.Worker, now)
 		if c.fenced {
@@ -121,7 +121,7 @@ func TestFailureMessageExplainsMissingRetry(t *testing.T) {
 		"to be cancelled": {reason: execution.Unknown, message: "exit status 1", why: execution.CancelRequested, want: "exit status 1"},
 	} {
 		row := &execution.Execution{Action: execution.Action{MaxRetries: 3}, RetryCount: c.retry}
-		f := finishing(&picky{}).exitVerdict(store.Finish{To: execution.Failed}, row, Exit{Reason: c.reason, Code: c.code, Message: c.message}, c.why, false)
+		f := finishing(&pickyStore{}).exitVerdict(store.Finish{To: execution.Failed}, row, Exit{Reason: c.reason, Code: c.code, Message: c.message}, c.why, false)
 		if f.Result.Message != c.want || f.Result.Error != "Action failed" || f.Reason != c.reason || f.To != execution.Failed {
 			t.Errorf("%s: %v for %v, %+v\nwant %q", name, f.To, f.Reason, f.Result, c.want)
 		}

@@ -8,18 +8,18 @@ import (
 	"handoff/core/host"
 )
 
-// stopped is a host whose monotonic clock the test sets. Its wall clock goes backwards.
-type stopped struct {
+// manualHost is a host whose monotonic clock the test sets. Its wall clock goes backwards.
+type manualHost struct {
 	host.Host
 	now  time.Duration
 	sets int
 }
 
-func (s *stopped) Monotonic() time.Duration { return s.now }
+func (m *manualHost) Monotonic() time.Duration { return m.now }
 
-func (s *stopped) Now() time.Time {
-	s.sets++
-	return time.Unix(1_000_000_000-int64(s.sets)*3600, 0)
+func (m *manualHost) Now() time.Time {
+	m.sets++
+	return time.Unix(1_000_000_000-int64(m.sets)*3600, 0)
 }
 
 // The right to run lasts for the lease less the margin, from the start of the latest renewal. An earlier
@@ -28,7 +28,7 @@ func TestLeaseCountsFromLatestRenewal(t *testing.T) {
 	c := config.Default(config.Hardened).Worker
 	c.FenceMargin, c.KillGrace = 6*time.Second, 3*time.Second
 	const right = 24 * time.Second // a lease of 30 s
-	h := &stopped{now: time.Hour}
+	h := &manualHost{now: time.Hour}
 	l := newLease(h, c, time.Hour)
 	for _, step := range []struct{ at, sent, latest time.Duration }{
 		{0, 0, 0},

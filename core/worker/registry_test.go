@@ -9,7 +9,7 @@ import (
 )
 
 func TestLateClaimDoesNotMakeWorkerFull(t *testing.T) {
-	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 1}
+	r := &registry{changed: idleSignal{}, freed: idleSignal{}, capacity: 1}
 	late := r.addEntry(execution.Key{ID: 1, Epoch: 1})
 	r.refuseClaim(late)
 	if at, ever := r.lastFull(5 * time.Second); ever && at > 0 {
@@ -30,7 +30,7 @@ func TestLateClaimDoesNotMakeWorkerFull(t *testing.T) {
 }
 
 func TestClosedRegistryStartsNothing(t *testing.T) {
-	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 1}
+	r := &registry{changed: idleSignal{}, freed: idleSignal{}, capacity: 1}
 	e := r.addEntry(execution.Key{ID: 1, Epoch: 1})
 	r.closed = execution.WorkerLost
 	if r.beginAction(e) || e.why != execution.WorkerLost {
@@ -39,7 +39,7 @@ func TestClosedRegistryStartsNothing(t *testing.T) {
 }
 
 func TestEntryIsRemovedOnce(t *testing.T) {
-	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 2}
+	r := &registry{changed: idleSignal{}, freed: idleSignal{}, capacity: 2}
 	gone, stays := r.addEntry(execution.Key{ID: 1, Epoch: 1}), r.addEntry(execution.Key{ID: 2, Epoch: 1})
 	r.refuseClaim(gone)
 	r.removeEntries(time.Second, gone)
@@ -49,16 +49,16 @@ func TestEntryIsRemovedOnce(t *testing.T) {
 	}
 }
 
-// nothing is a signal without waiters.
-type nothing struct{}
+// idleSignal is a signal without waiters.
+type idleSignal struct{}
 
-func (nothing) Set() {}
+func (idleSignal) Set() {}
 
 // Wait is never called.
-func (nothing) Wait(context.Context, time.Duration) (bool, error) { return true, nil }
+func (idleSignal) Wait(context.Context, time.Duration) (bool, error) { return true, nil }
 
 func TestCountClaimedIgnoresPendingClaims(t *testing.T) {
-	r := &registry{changed: nothing{}, freed: nothing{}, capacity: 3}
+	r := &registry{changed: idleSignal{}, freed: idleSignal{}, capacity: 3}
 	_, refused, granted := r.addEntry(execution.Key{ID: 1, Epoch: 1}), r.addEntry(execution.Key{ID: 2, Epoch: 1}), r.addEntry(execution.Key{ID: 3, Epoch: 1})
 	r.refuseClaim(refused)
 	r.takeDoubles(refused)

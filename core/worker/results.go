@@ -54,9 +54,9 @@ type resultBatch struct {
 }
 
 // add puts a result into the batch, and reports whether the batch is now full.
-func (b *resultBatch) add(r *result) (full bool) {
-	b.all, b.bytes = append(b.all, r), b.bytes+len(r.Result.Output)+len(r.Result.Message)
-	return len(b.all) >= mostRows || b.bytes >= mostResultBytes
+func (rb *resultBatch) add(r *result) (full bool) {
+	rb.all, rb.bytes = append(rb.all, r), rb.bytes+len(r.Result.Output)+len(r.Result.Message)
+	return len(rb.all) >= mostRows || rb.bytes >= mostResultBytes
 }
 
 // results collects results that come at the same time into batches.

@@ -105,8 +105,8 @@ func TestNoResultWaitsPastFence(t *testing.T) {
 	wantResult(t, r, "leads 1, waits 0s")
 }
 
-// taking is a database that accepts results when it is allowed to, and records which came together.
-type taking struct {
+// resultStore is a database that accepts results when it is allowed to, and records which came together.
+type resultStore struct {
 	store.Worker
 	let     chan struct{}
 	refuses func(fs []store.Finish) error
@@ -118,40 +118,40 @@ type taking struct {
 }
 
 // Finish implements store.Worker.
-func (ta *taking) Finish(_ context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	ta.mu.Lock()
-	ta.came = append(ta.came, len(fs))
-	ta.mu.Unlock()
-	ta.let <- struct{}{}
-	if ta.refuses != nil {
-		if err := ta.refuses(fs); err != nil {
+func (r *resultStore) Finish(_ context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	r.mu.Lock()
+	r.came = append(r.came, len(fs))
+	r.mu.Unlock()
+	r.let <- struct{}{}
+	if r.refuses != nil {
+		if err := r.refuses(fs); err != nil {
 			return nil, err
 		}
 	}
 	outcomes := make([]store.Outcome, len(fs))
 	for i, f := range fs {
-		outcomes[i] = store.Outcome{Applied: f.Key.ID != ta.stale, From: execution.Running, Row: execution.Execution{ID: f.Key.ID, Epoch: 1, Incarnation: w.Incarnation, Status: f.To}}
+		outcomes[i] = store.Outcome{Applied: f.Key.ID != r.stale, From: execution.Running, Row: execution.Execution{ID: f.Key.ID, Epoch: 1, Incarnation: w.Incarnation, Status: f.To}}
 	}
 	return outcomes, nil
 }
 
 // KeepRefusedResult implements store.Worker.
-func (ta *taking) KeepRefusedResult(_ context.Context, _ store.WorkerKey, f store.Finish) error {
-	ta.mu.Lock()
-	defer ta.mu.Unlock()
-	ta.kept = append(ta.kept, f.Key.ID)
+func (r *resultStore) KeepRefusedResult(_ context.Context, _ store.WorkerKey, f store.Finish) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.kept = append(r.kept, f.Key.ID)
 	return nil
 }
 
 // ends ends runs 1 to n while the first one's result is being written, and waits until all slots
 // are free.
-func (ta *taking) ends(t *testing.T, n int) *session {
+func (r *resultStore) ends(t *testing.T, n int) *session {
 	t.Helper()
 	w := finishing(nil)
-	w.store, w.held.capacity = ta, n
+	w.store, w.held.capacity = r, n
 	w.lease = newLease(w.host, w.config.Worker, w.host.Monotonic())
 	w.results.lease = w.lease
-	ta.let = make(chan struct{})
+	r.let = make(chan struct{})
 	var held []*entry
 	for id := range n {
 		held = append(held, w.held.addEntry(execution.Key{ID: execution.ID(id + 1), Epoch: 1}))
@@ -160,14 +160,14 @@ func (ta *taking) ends(t *testing.T, n int) *session {
 		w.host.Go("execution", func() { w.finishRun(e, store.Finish{Key: e.key, To: execution.Completed}, 0) })
 		if i == 0 {
 			// The others come while it is being written.
-			<-ta.let
+			<-r.let
 		}
 	}
 	w.host.Go("database", func() {
-		for range ta.let {
+		for range r.let {
 		}
 	})
-	defer close(ta.let)
+	defer close(r.let)
 	if !w.awaitRegistry(time.Minute, func(held, _ int) bool { return held == 0 }) {
 		t.Fatal("slots are still taken")
 	}
@@ -175,7 +175,7 @@ func (ta *taking) ends(t *testing.T, n int) *session {
 }
 
 func TestRefusedResultDoesNotAffectOthers(t *testing.T) {
-	s := new(taking)
+	s := new(resultStore)
 	s.refuses = func(fs []store.Finish) error {
 		for i := range fs {
 			if fs[i].Key.ID == 3 && fs[i].Result.Message == "" {
@@ -193,8 +193,8 @@ func TestRefusedResultDoesNotAffectOthers(t *testing.T) {
 // After a call that was refused although each of its results was answered, no result is retried.
 func TestFullyAnsweredRefusalNeedsOneResultStatement(t *testing.T) {
 	w := finishing(nil)
-	s := &taking{let: make(chan struct{}, 10), stale: 2}
-	w.store, w.held.capacity = &replying{s}, 2
+	s := &resultStore{let: make(chan struct{}, 10), stale: 2}
+	w.store, w.held.capacity = &replyingStore{s}, 2
 	var all []*result
 	for id := range execution.ID(2) {
 		key := execution.Key{ID: id + 1, Epoch: 1}
@@ -209,12 +209,12 @@ func TestFullyAnsweredRefusalNeedsOneResultStatement(t *testing.T) {
 	}
 }
 
-// replying is a database that refuses calls but answers each of their results.
-type replying struct{ *taking }
+// replyingStore is a database that refuses calls but answers each of their results.
+type replyingStore struct{ *resultStore }
 
 // Finish implements store.Worker.
-func (r *replying) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
-	outcomes, _ := r.taking.Finish(ctx, w, fs)
+func (r *replyingStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
+	outcomes, _ := r.resultStore.Finish(ctx, w, fs)
 	return outcomes, errors.New("internal error (XX000)")
 }
 
@@ -223,7 +223,7 @@ func TestSeparateResultsAreAbandonedAtProcessEnd(t *testing.T) {
 	closing, closed := context.WithCancel(context.Background())
 	w := finishing(nil)
 	w.closing = closing
-	s := &taking{let: make(chan struct{}, 10), refuses: func([]store.Finish) error {
+	s := &resultStore{let: make(chan struct{}, 10), refuses: func([]store.Finish) error {
 		closed()
 		return errors.New("internal error (XX000)")
 	}}
@@ -243,7 +243,7 @@ func TestSeparateResultsAreAbandonedAtProcessEnd(t *testing.T) {
 }
 
 func TestLostExecutionResultDoesNotAffectOthers(t *testing.T) {
-	s := &taking{stale: 3}
+	s := &resultStore{stale: 3}
 	w := s.ends(t, 5)
 	if fmt.Sprint(s.kept) != "[3]" {
 		t.Errorf("kept %v, want 3 alone", s.kept)

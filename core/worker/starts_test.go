@@ -35,7 +35,7 @@ func TestFailedStartMakesWorkerRest(t *testing.T) {
 
 // While the worker rests, deliveries wait, and nothing is claimed.
 func TestRestingWorkerTakesNoSlot(t *testing.T) {
-	session := finishing(&picky{})
+	session := finishing(&pickyStore{})
 	dispatch := broker.Dispatch{Key: execution.Key{ID: 7, Epoch: 1}}
 	session.waiting = append(session.waiting, delivery{Dispatch: &dispatch, since: session.host.Monotonic()})
 	session.starts.restLonger(session.host.Monotonic())
