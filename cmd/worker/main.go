@@ -76,8 +76,8 @@ func commandSpec() config.Command {
 	}
 }
 
-// completeConfig adds values found on the machine, and refuses what the machine can't do: a worker that
-// offers a runtime which it lacks would fail every execution of that runtime.
+// completeConfig adds values found on the machine, and refuses what the machine can't do. A worker that lacks
+// an offered runtime would fail every execution of it.
 func completeConfig(p *config.Parsed) {
 	name, err := os.Hostname()
 	if err == nil {

@@ -11,10 +11,10 @@ import (
 // brakeStep is the time between two reaps while the brake lets one worker through at a time.
 const brakeStep = time.Second
 
-// brake protects against mass reaps. If too large a fraction of the workers that were alive a lease ago have
-// lost their leases, the connection to the database is a likelier cause than the death of all. So the brake
-// blocks reaps for two leases, in which the workers can recover. Then it admits one reap a second, so that an
-// operator can still intervene (defect D47; Kubernetes' node lifecycle controller does the same with a zone).
+// brake protects against mass reaps. If too large a fraction of the workers have lost their leases within a
+// lease, the connection to the database is the likelier cause. So the brake blocks reaps for two leases, in
+// which the workers can recover. Then it admits one reap a second, so that an operator can still intervene
+// (defect D47; Kubernetes' node lifecycle controller does the same with a zone).
 //
 // Each executor has its own brake, in memory. A restarted executor watches for a full lease before its first
 // reap, and then its own brake applies.
@@ -73,7 +73,7 @@ func (b *brake) admitReaps(now time.Duration, over []store.Reap, alive int) []st
 }
 
 // forgetDepartures drops workers that departed more than a lease ago. During a hold, it counts from the start
-// of the hold: workers lost just before belong to the same failure, and a worker that stops does not end the
+// of the hold: workers lost just before belong to the same failure. A worker that stops does not end the
 // hold.
 func (b *brake) forgetDepartures(now time.Duration) {
 	if b.engaged {

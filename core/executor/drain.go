@@ -36,8 +36,8 @@ func (s *Service) drainFinding(ctx context.Context, f store.Finding, handle func
 	return nil
 }
 
-// repeatBatches calls a step that handles at most limit rows and returns how many it handled, until a
-// batch is not full, ctx ends, or the pass has made passBatches calls.
+// repeatBatches calls batch, which handles at most limit rows and returns their number. It stops when a batch
+// is not full, ctx ends, or the pass has made passBatches calls.
 func (s *Service) repeatBatches(ctx context.Context, batch func(ctx context.Context, limit int) (done int, err error)) error {
 	limit := s.config.Executor.BatchSize
 	for range passBatches {

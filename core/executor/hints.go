@@ -98,8 +98,8 @@ func (h *hints) settleHeld(held []heldHint, done bool) {
 }
 
 // terminalExecutions returns the executions that hints report as terminal, each once, in order of arrival.
-// handled lists the ones whose ends were handled already, without those of an earlier pass, which woke the
-// scheduler for them.
+// handled lists those whose ends were handled already. Ends that an earlier pass saw are omitted from it,
+// because the scheduler was woken for them.
 func terminalExecutions(held []heldHint) (ids, handled []execution.ID) {
 	seen := make(map[execution.ID]bool, len(held))
 	for _, x := range held {

@@ -22,10 +22,10 @@ import (
 // This is harmless even if the worker returns at the same moment. Nothing is dispatched to a worker before it
 // has registered, declared its queues, begun to consume and become active. If it registers before the
 // executor reads the database, it is not gone. If it registers later, its queues may be deleted before it
-// declares or consumes them, or even while it consumes them if the broker can't check this in the same step.
-// Then the declaration or subscription fails, and the worker's client opens a new session, which declares the
-// queues again. A dispatch that finds no queue is returned and reclaimed at once; the timeout monitor finds a
-// dispatch that was lost with a queue.
+// declares or consumes them. They may even be deleted during consumption if the broker can't check that in
+// the same step. Then the declaration or subscription fails, and the worker's client opens a new session,
+// which declares the queues again. A dispatch that finds no queue is returned and reclaimed at once; the
+// timeout monitor finds a dispatch that was lost with a queue.
 type idleQueues struct {
 	*Service
 	// done holds, by worker, the incarnation whose queues are gone, so that later passes skip it. Only one

@@ -10,11 +10,10 @@ import (
 	"handoff/core/telemetry"
 )
 
-// leaseMonitor marks workers lost. A lease is over when two clocks agree: the database's clock says that it
-// has expired, and this executor has seen the same heartbeat number for a full lease on its own monotonic
-// clock. So no worker is marked lost because the database's clock was set, or because an executor or the
-// database was away for longer than a lease (defects D35, D47). When too many leases are over at once, the
-// brake limits it.
+// leaseMonitor marks workers lost. A lease is over when two clocks agree: it has expired by the database's
+// clock, and the heartbeat number has not changed for a full lease on this executor's monotonic clock. So no
+// worker is marked lost because the database's clock was set, or because an executor or the database was away
+// (defects D35, D47). When too many leases are over at once, the brake limits it.
 type leaseMonitor struct {
 	*Service
 	// Only one task uses the following fields.

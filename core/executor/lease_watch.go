@@ -29,8 +29,8 @@ func (l *leaseWatch) noteBeats(now time.Duration, workers []store.WorkerRow) {
 	}
 }
 
-// expectsWorker reports whether a worker would fit the row, except that its lease is over by the database's
-// clock alone, or that only another executor can read its row.
+// expectsWorker reports whether some worker may soon fit the row: its lease is over by the database's clock
+// alone, or this program can't read it.
 func (l *leaseWatch) expectsWorker(now time.Duration, workers []store.WorkerRow, row *execution.Execution) bool {
 	for i := range workers {
 		w := &workers[i]

@@ -8,8 +8,8 @@ import (
 	"handoff/core/store"
 )
 
-// While a worker's lease is over by the database's clock alone, an execution waits for it until one
-// lease has passed on this executor's clock since it last saw a new heartbeat.
+// If a worker's lease is over by the database's clock alone, an execution waits for it. The wait ends one
+// lease, on this executor's clock, after the last new heartbeat.
 func TestLeaseWatchWaitsFullExecutorLease(t *testing.T) {
 	const lease, second = 30 * time.Second, time.Second
 	shell := execution.Execution{Action: execution.Action{Runtime: "shell"}}

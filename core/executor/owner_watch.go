@@ -96,9 +96,9 @@ func (o *ownerWatch) forgetOld(now time.Duration) {
 	}
 }
 
-// supersededAt returns a moment at which the incarnation of a row was certainly superseded, although no
-// survey saw it: when a later incarnation of its worker was first seen, or now if none was. The caller holds
-// the lock.
+// supersededAt returns a moment by which the incarnation of a row was superseded, although no survey saw it.
+// This is when a later incarnation of its worker was first seen, or now if none was. The caller holds the
+// lock.
 func (o *ownerWatch) supersededAt(row *execution.Execution, now time.Duration) time.Duration {
 	for _, s := range o.seen[row.Worker] {
 		if s.incarnation > row.Incarnation {

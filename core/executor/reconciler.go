@@ -38,8 +38,8 @@ func (s *Service) reconcileOwners(ctx context.Context) error {
 
 // reconcileUnpublished republishes, at the same epoch, dispatches that the broker never confirmed: the
 // executor died between commit and publish, or the confirm was lost (defects D7, D9). A dispatch older than
-// half of its dispatch timeout is reclaimed and dispatched again instead: after the deadline its worker would
-// refuse it, which would count as an unclaimed dispatch. It never fails for a message that was not sent.
+// half of its dispatch timeout is reclaimed and dispatched again instead. After its deadline the worker would
+// refuse it, which would count as unclaimed. It never fails for a message that was not sent.
 func (s *Service) reconcileUnpublished(ctx context.Context) error {
 	c := s.config.Executor
 	err := s.sweepFinding(ctx, store.Finding{Cause: store.UnpublishedLate, Age: c.ConfirmTimeout}, func(row *execution.Execution) store.Reclaim {
@@ -88,9 +88,8 @@ func (s *Service) reconcileCancellations(ctx context.Context) error {
 	})
 }
 
-// slotSweep is the interval of the search for concurrency slots of ended executions; no code path leaves one,
-// but a manual edit can. keySweep is that of the deletion of old idempotency keys, and purgeInterval that of
-// the purge of dead letters.
+// The intervals of reconcileSlots, reconcileKeys and the purges. No code path leaves a slot of an ended
+// execution, but a manual edit can.
 const (
 	slotSweep     = time.Minute
 	keySweep      = time.Minute

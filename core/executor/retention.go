@@ -38,8 +38,8 @@ func newRetention(s *Service) *retention {
 	return &retention{Service: s, after: make(map[store.Kept]int64)}
 }
 
-// archiveNotice is how long a new process waits before it deletes rows by a default time if some were due
-// long ago, and how long ago that must be.
+// archiveNotice is how long a new process waits before it deletes rows by a default time, if some have been
+// overdue for that long.
 const archiveNotice = 24 * time.Hour
 
 // longestStepPause bounds the pause after a step: many rows may be left although the previous pass found few.
@@ -166,8 +166,8 @@ func (r *retention) defaultsApply(ctx context.Context) (bool, error) {
 	return r.host.Monotonic() >= r.held, failed
 }
 
-// countOverdue counts rows of a kind that would leave if they were kept for age, up to those of one step, and
-// reports whether there may be more. While it finds none, it continues as far as a pass would.
+// countOverdue counts the rows of a kind that are older than age, up to those of one step, and reports
+// whether there may be more. While it finds none, it continues as far as a pass would.
 func (r *retention) countOverdue(ctx context.Context, k store.Kept, age time.Duration) (rows int, more bool, err error) {
 	p := store.Purge{What: k, Age: age, Limit: r.config.Retention.StepSize, DryRun: true}
 	for range passBatches {

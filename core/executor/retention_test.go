@@ -163,8 +163,8 @@ func TestFailingKindDoesNotBlockOtherRetention(t *testing.T) {
 	}
 }
 
-// An executor that is new on a database with rows that were due long ago warns, and waits a day before
-// it deletes anything by a default time.
+// A new process that finds rows which were due long ago warns, and waits a day before it deletes anything by
+// a default time.
 func TestDefaultRetentionGivesNotice(t *testing.T) {
 	r, a := keeping(map[store.Kept]int{store.KeptExecutions: 1, store.KeptTransitions: 1, store.KeptWorkers: 1})
 	h := &timedHost{day: time.Unix(2e9, 0)}

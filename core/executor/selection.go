@@ -271,8 +271,8 @@ func (ro *roster) placeRows(rows []execution.Execution, load bool) []placement {
 	return placed
 }
 
-// blockSize returns how many rows a worker gets at once: at most half of its capacity, so that loads differ
-// by no more than that at the next pass.
+// blockSize returns how many rows a worker gets at once: at most half of its capacity, which limits the
+// difference between loads.
 func (ro *roster) blockSize(i int) int {
 	return max(1, min(ro.most, (ro.workers[i].Capacity+1)/2))
 }

@@ -21,9 +21,9 @@ const (
 )
 
 // monitorTimeouts is the backstop behind the dead letter handler and the workers' own timeouts. It finds rows
-// by the age of one step's own timestamp, and its writes repeat that condition in their guard, so a
-// concurrent claim is never overwritten (defect D1). After a start of this executor and after an outage of
-// the database it waits for a lease, so that workers first write their pending results (defect D58).
+// by the age of one step's own timestamp. Its writes repeat that condition in their guard, so a concurrent
+// claim is never overwritten (defect D1). After a start of this executor and after an outage of the database
+// it waits for a lease, so that workers first write their pending results (defect D58).
 //
 // An unclaimed row does not run, and a second dispatch is fenced. A claimed run must be over before it is
 // marked as ended, so its deadline and grace must have passed on two clocks.

@@ -13,8 +13,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// A worker that can't be read gets no work, and its executions wait for a program that can read it:
-// while the worker exists, nothing fails for lack of a worker.
+// An unreadable worker gets no work, and its executions wait for a program that can read it. While it exists,
+// nothing fails for lack of a worker.
 func TestUnreadableWorkerGetsNoWorkButCounts(t *testing.T) {
 	row := execution.Execution{Action: execution.Action{Runtime: "shell"}}
 	strange := fit(1, func(w *store.WorkerRow) { w.Unreadable = "capabilities is a JSON string, must be an object" })

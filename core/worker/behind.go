@@ -69,9 +69,9 @@ func (s *session) lookBehind(ctx context.Context) {
 	}
 }
 
-// wantsWork restarts the count of futile messages, and reports whether the worker could begin an execution: a
-// slot is free, nothing waits for one, and the worker is neither draining nor ending. A slot with an
-// unanswered claim counts as free. Otherwise futile messages could keep a worker with one slot from ever
+// wantsWork restarts the count of futile messages, and reports whether the worker could begin an execution.
+// That needs a free slot, no waiting delivery, and a worker that is neither draining nor ending. A slot with
+// an unanswered claim counts as free. Otherwise futile messages could keep a worker with one slot from ever
 // asking.
 func (s *session) wantsWork() bool {
 	claimed := s.held.countClaimed()

@@ -20,7 +20,7 @@ type ExitCode struct {
 // unknown.
 //
 // The list has three sources: the codes of sysexits.h that show whether another attempt may help, the code of
-// timeout(1), and Linux's numbers of connection errors, which a program returns if it passes errno on. The
+// timeout(1), and Linux's numbers of connection errors. A program returns those if it passes errno on. The
 // numbers mean the same on workers of every system. Smaller numbers are left out because every program uses
 // them differently (7 is a refused connection in curl, and anything elsewhere). So are 126 to 165, which
 // shells use for commands that did not run or were killed, and 101 (ENETUNREACH), with which a panicking Rust

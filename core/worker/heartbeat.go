@@ -119,10 +119,10 @@ func (s *session) noteReportedFull(at time.Duration, was bool) {
 	}
 }
 
-// reportFull reports to the database, before a delivery is rejected, that all slots were taken or the worker
-// rested at some time since the dispatch; the reclaim checks this. The dispatch was made at made or before,
-// and the delivery came at came. One extra heartbeat is enough for all waiting deliveries. There is only one
-// attempt: without an answer, the dispatch counts once at worst.
+// reportFull reports to the database, before a delivery is rejected, that the worker was full or rested at
+// some time since the dispatch. The reclaim checks this. The dispatch was made at made or before, and the
+// delivery came at came. One extra heartbeat is enough for all waiting deliveries. There is only one attempt:
+// without an answer, the dispatch counts once at worst.
 func (s *session) reportFull(made, came time.Duration) {
 	full, was := s.lastFull(s.host.Monotonic())
 	s.mu.Lock()

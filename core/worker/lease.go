@@ -11,11 +11,11 @@ import (
 // lease is the worker's own view of its right to run, on its own monotonic clock.
 //
 // The database grants [applied, applied + lease]. The worker doesn't know when its request was applied, only
-// that this was after it was sent. So a lease counted from the start of the last successful renewal ends no
-// later than the database's, on any clock that drifts by no more than the margin's 1 %. At that moment less
-// the margin, the worker stops claiming and ends its actions. The margin covers the kill grace, the drift,
-// and one statement in progress. So when the lease is over in the database, no action of the incarnation is
-// alive, and other parts may safely reclaim its work (defect D15).
+// that this was after it was sent. So a lease counted from the start of the last renewal ends no later than
+// the database's, if the clocks drift by no more than the margin's 1 %. At that moment less the margin, the
+// worker stops claiming and ends its actions. The margin covers the kill grace, the drift, and one statement
+// in progress. So when the lease is over in the database, no action of the incarnation is alive, and other
+// parts may safely reclaim its work (defect D15).
 type lease struct {
 	host   host.Host
 	length time.Duration

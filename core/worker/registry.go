@@ -156,7 +156,7 @@ func (r *registry) lastFull(now time.Duration) (at time.Duration, ever bool) {
 	return r.fullUntil, r.full
 }
 
-// takenSlots returns the number of taken slots. An entry whose claim was refused takes none: otherwise, with
+// takenSlots returns the number of taken slots. An entry whose claim was refused takes none. Otherwise, with
 // a capacity of 1, each late claim would make the worker look full, and its dispatch would never count.
 func (r *registry) takenSlots() int { return len(r.entries) - r.refused }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // queueMessage queues a message's dispatches for run slots, and returns the deliveries to acknowledge. A
-// second delivery of a waiting epoch replaces the first one: after a reconnect only the new one can be
+// second delivery of a waiting epoch replaces the first one. After a reconnect only the new one can be
 // settled, and within one session the old one is a duplicate. A delivery of a held epoch is a duplicate, too.
 //
 // Both checks are made under one lock, so that no epoch both waits and is held.
@@ -55,10 +55,10 @@ func (s *session) waitsFor(key execution.Key) *delivery {
 // until ctx ends.
 //
 // No delivery waits longer than its dispatch timeout, because the database would refuse the claim. Nor does
-// it wait longer than longestHeld: if a delivery stays unacknowledged for 30 minutes (by default), RabbitMQ
-// closes the channel or cancels the consumer, which requeues all waiting deliveries. So the worker rejects
-// the delivery, like one whose claim came too late, and the executor dispatches the execution again. Before
-// that the worker reports that it was full, so that the dispatch does not count against max_dispatches.
+// it wait longer than longestHeld. After 30 minutes without an acknowledgement (by default), RabbitMQ closes
+// the channel or cancels the consumer, which requeues all waiting deliveries. So the worker rejects the
+// delivery, like one whose claim came too late, and the executor dispatches the execution again. Before that
+// the worker reports that it was full, so that the dispatch does not count against max_dispatches.
 func (s *session) keepAdmitting(ctx context.Context) {
 	for {
 		if _, err := s.held.freed.Wait(ctx, s.admitWaiting()); err != nil {
@@ -91,9 +91,9 @@ func (s *session) admitWaiting() time.Duration {
 	}
 }
 
-// nextWaiting removes the first waiting deliveries: those that get a slot; or, if no slot is free and the
-// time of the first one is over, that one and the others of its message. Otherwise left is how long the first
-// one may still wait, or how long the worker rests if that is shorter.
+// nextWaiting removes and returns the first waiting deliveries that get a slot. If there are none and the
+// time of the first one is over, it removes that one and the others of its message. Otherwise left is how
+// long the first one may still wait, or how long the worker rests if that is shorter.
 func (s *session) nextWaiting() (taken []*run, late []delivery, left time.Duration) {
 	now := s.host.Monotonic()
 	s.mu.Lock()

@@ -13,8 +13,7 @@ const local = "loopback-"
 // URL returns the URL at which executors probe the health endpoint on an address. It ends in /readyz, because
 // a process that is up may have lost its lease or its consumer. If the endpoint listens on all addresses, the
 // host is the machine's name. If it listens on a loopback address, the URL names its loopback network
-// (host/daemon.LoopbackName), so that executors elsewhere don't probe it: on their own machine another
-// process may listen on that port.
+// (host/daemon.LoopbackName), so that executors elsewhere don't probe their own machine's port.
 func URL(address, machine, loopback string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

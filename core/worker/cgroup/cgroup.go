@@ -3,8 +3,7 @@
 //
 // A worker may make groups if its own group was delegated to it, so that it may create directories there.
 // Open makes a group for the worker's runs, and New makes one below it for each run. Open also ends the
-// leftovers of earlier workers: the group of a dead worker is no longer locked (flock on its directory), so
-// everything in it is killed.
+// leftovers of dead workers, whose groups are no longer locked (flock on the directory).
 //
 // Limits need controllers. The kernel hands them only to the children of a group that has no processes of its
 // own ("no internal processes"). So a worker that is alone in its group moves itself into a leaf. If other

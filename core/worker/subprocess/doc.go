@@ -21,10 +21,10 @@
 //     group, or to everything in its control group, ends the worker but not the shim. If such a signal ends
 //     the action too, the shim reports that it ended with its worker. A shim that can't catch the signal yet
 //     has started nothing, and the worker knows that.
-//   - If the shim itself is killed, the kernel kills the action (PR_SET_PDEATHSIG), and the worker
-//     kills the rest of its group. A shim that no longer answers is killed the same way.
-//     A process that had left the group becomes a child of the worker, which is a subreaper too
-//     (ProtectWorker) and kills every child that is not a shim.
+//   - If the shim itself is killed, the kernel kills the action (PR_SET_PDEATHSIG), and the worker kills the
+//     rest of its group. A shim that no longer answers is killed the same way. A process that had left the
+//     group becomes a child of the worker, which is a subreaper too (ProtectWorker). The worker kills every
+//     child that is not a shim.
 //
 // The shim kills the whole action. It first kills the process group, with one signal that no fork can escape.
 // The shim is a child subreaper (PR_SET_CHILD_SUBREAPER), so a descendant that has left the group by setsid
@@ -58,7 +58,7 @@
 // entries in /proc: memory, environment, descriptors. Root may trace any process, so actions lose root's
 // capabilities to do so, and no_new_privs prevents them from regaining those. The shim drops them on the
 // thread that starts the action; its other threads keep them. If its worker may mount, that thread also
-// enters a mount namespace in which /tmp, /var/tmp and /dev/shm are parts of the run's directory; the other
+// enters a mount namespace in which /tmp, /var/tmp and /dev/shm are parts of the run's directory. The other
 // threads, which measure and remove the directory, keep the machine's view. Isolation lists the further
 // protections, Prepare sets them up, and a rehearsal tests which of them work.
 //

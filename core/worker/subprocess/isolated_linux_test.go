@@ -182,7 +182,7 @@ func groupsLeft(pid int) []string {
 	return left
 }
 
-// output is what an action printed.
+// output returns the printed text of an action.
 func output(t *testing.T, exit worker.Exit) string {
 	t.Helper()
 	var text string

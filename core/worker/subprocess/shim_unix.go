@@ -346,8 +346,8 @@ const (
 	stopWindow = 90 * time.Second
 )
 
-// stoppedTogether reports whether the action ended because of a signal that the shim got too: systemd stops a
-// control group so, a machine all its processes, and an operator all of a user.
+// stoppedTogether reports whether the action ended because of a signal that the shim got too. So systemd
+// stops a control group, a machine all its processes, and an operator all of a user.
 func (s *shim) stoppedTogether(status syscall.WaitStatus) bool {
 	var wait <-chan time.Time
 	switch {
