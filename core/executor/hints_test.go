@@ -58,15 +58,15 @@ func TestFailedPassDropsHintsOfOldConnection(t *testing.T) {
 
 // For an end that a hint reports as handled, no row is read.
 func TestHintsNameHandledEnds(t *testing.T) {
-	told := func(id execution.ID, to execution.Status, handled bool) broker.Change {
+	change := func(id execution.ID, to execution.Status, handled bool) broker.Change {
 		return broker.Change{Key: execution.Key{ID: id, Epoch: 1}, From: execution.Running, To: to, Handled: handled}
 	}
 	hint := func(changes ...broker.Change) heldHint {
 		return heldHint{delivery: broker.Delivery{Envelope: broker.Envelope{Changes: changes}}}
 	}
 	ids, handled := terminalExecutions([]heldHint{
-		hint(told(1, execution.Completed, true), told(2, execution.Failed, false), told(3, execution.Running, false)),
-		hint(told(2, execution.Failed, false), told(1, execution.Completed, true), told(4, execution.Completed, false)),
+		hint(change(1, execution.Completed, true), change(2, execution.Failed, false), change(3, execution.Running, false)),
+		hint(change(2, execution.Failed, false), change(1, execution.Completed, true), change(4, execution.Completed, false)),
 	})
 	if !slices.Equal(ids, []execution.ID{2, 4}) || !slices.Equal(handled, []execution.ID{1}) {
 		t.Errorf("to be handled %v, handled %v", ids, handled)

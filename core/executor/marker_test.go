@@ -111,7 +111,7 @@ func TestFullMarkerForgetsNoDispatch(t *testing.T) {
 	db.expect(t, "after a pass", most+batch+2)
 	db.away = true
 	if err := m.keepConfirmed(confirmedUpTo(1, most+1)); !errors.Is(err, errAway) {
-		t.Errorf("%v: the caller of a full buffer is not told that the database is away", err)
+		t.Errorf("%v: the caller of a full marker gets no error although the database is away", err)
 	}
 }
 

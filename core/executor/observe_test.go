@@ -21,11 +21,11 @@ import (
 // ledger is a database that records observations, and refuses every reclaim.
 type ledger struct {
 	*table
-	t       *testing.T
-	seen    map[execution.Key]bool
-	workers []store.WorkerRow
-	outages map[execution.Incarnation]bool
-	told    []store.ProbedWorker
+	t        *testing.T
+	seen     map[execution.Key]bool
+	workers  []store.WorkerRow
+	outages  map[execution.Incarnation]bool
+	recorded []store.ProbedWorker
 }
 
 func (l *ledger) Reclaim(_ context.Context, rs []store.Reclaim) ([]store.Outcome, error) {
@@ -53,7 +53,7 @@ func (l *ledger) Workers(context.Context, []store.WorkerRow) ([]store.WorkerRow,
 func (l *ledger) ObserveWorkers(_ context.Context, ws []store.ProbedWorker) ([]bool, error) {
 	changed := make([]bool, len(ws))
 	for i, w := range ws {
-		l.told = append(l.told, w)
+		l.recorded = append(l.recorded, w)
 		changed[i] = l.outages[w.Incarnation] == w.Ready
 		l.outages[w.Incarnation] = !w.Ready
 	}
@@ -142,12 +142,12 @@ func TestObservingProberReportsWithoutAffectingSelection(t *testing.T) {
 		}
 	}
 	pass(unreachableAfter - 1)
-	if log.Len() > 0 || len(l.told) != 1 || !l.told[0].Ready {
-		t.Errorf("after too few probes to say anything: %v\n%s", l.told, log)
+	if log.Len() > 0 || len(l.recorded) != 1 || !l.recorded[0].Ready {
+		t.Errorf("after too few probes to say anything: %v\n%s", l.recorded, log)
 	}
 	pass(3)
-	if want := (store.ProbedWorker{WorkerKey: store.WorkerKey{ID: 2, Incarnation: 2}, Reason: notReady.Error()}); len(l.told) != 2 || l.told[1] != want {
-		t.Errorf("the database was told %+v, want %+v once", l.told, want)
+	if want := (store.ProbedWorker{WorkerKey: store.WorkerKey{ID: 2, Incarnation: 2}, Reason: notReady.Error()}); len(l.recorded) != 2 || l.recorded[1] != want {
+		t.Errorf("the database recorded %+v, want %+v once", l.recorded, want)
 	}
 	const line = `msg="a worker's health endpoint changed, observe only" executor="" worker=worker-b url=b reachable=false would_avoid=true error="answered 503 Service Unavailable"`
 	if !strings.Contains(log.String(), line) {
@@ -164,7 +164,7 @@ func TestObservingProberReportsWithoutAffectingSelection(t *testing.T) {
 	if got := fmt.Sprint(figures.of); got != "map[health_prober reachable:1 health_prober unreachable:1]" {
 		t.Errorf("counted %s", got)
 	}
-	if kept := slices.ContainsFunc(l.told, func(w store.ProbedWorker) bool { return w.ID == 3 }); kept {
+	if kept := slices.ContainsFunc(l.recorded, func(w store.ProbedWorker) bool { return w.ID == 3 }); kept {
 		t.Error("something was recorded of a worker that nobody here can ask")
 	}
 }

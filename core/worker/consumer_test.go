@@ -204,14 +204,14 @@ func (dd *doubleDelivery) dies(since time.Duration, e *entry) {
 // While the worker settles the message of a claim that came too late, its connection may end, and
 // the broker delivers the message again.
 func TestRedeliveryAfterLateClaimIsRejected(t *testing.T) {
-	for _, when := range []string{"before the worker tells that it was full", "while it does", "while the first delivery is rejected"} {
+	for _, when := range []string{"before the worker reports that it was full", "while it does", "while the first delivery is rejected"} {
 		x := deliveredTwice(t, when)
 		s := x.s
 		s.held.capacity = 2
 		since, other, e := s.host.Monotonic(), s.held.addEntry(execution.Key{ID: 8, Epoch: 1}), s.held.addEntry(x.d.Key)
 		s.store = &lateClaims{meanwhile: func() {
 			s.held.removeEntries(s.host.Monotonic(), other)
-			x.at("before the worker tells that it was full")()
+			x.at("before the worker reports that it was full")()
 		}, beaten: x.at("while it does")}
 		x.dies(since, e)
 	}
@@ -246,7 +246,7 @@ func TestLateClaimReportsWorkerWasFull(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		lifetime time.Duration
-		told     int
+		reports  int
 	}{
 		{"full since the dispatch", time.Hour, 1},
 		{"full before the dispatch", time.Nanosecond, 0},
@@ -256,14 +256,14 @@ func TestLateClaimReportsWorkerWasFull(t *testing.T) {
 		s.held.capacity = 1
 		s.held.removeEntries(s.host.Monotonic(), s.held.addEntry(execution.Key{ID: 6, Epoch: 1}))
 		_ = s.host.Sleep(context.Background(), time.Millisecond)
-		told, made := 0, time.Now()
+		reports, made := 0, time.Now()
 		row := execution.Execution{ScheduledAt: made, DispatchDeadline: made.Add(c.lifetime)}
-		s.store = &lateClaims{row: row, meanwhile: func() {}, beaten: func() { told++ }}
+		s.store = &lateClaims{row: row, meanwhile: func() {}, beaten: func() { reports++ }}
 		d := alone(new(settlementCounter), execution.Key{ID: 7, Epoch: 1})
 		d.since = s.host.Monotonic()
 		s.claimRuns([]*run{{delivery: d, e: s.held.addEntry(d.Key)}})
-		if told != c.told {
-			t.Errorf("%s: the worker told the database %d times that it was full, want %d", c.name, told, c.told)
+		if reports != c.reports {
+			t.Errorf("%s: the worker reported %d times that it was full, want %d", c.name, reports, c.reports)
 		}
 	}
 }
