@@ -15,7 +15,7 @@ func newBrake() *brake {
 	return &brake{config: config.Default(config.Hardened), departed: make(map[execution.WorkerID]departure)}
 }
 
-func TestBrakeHoldsTwoLeasesThenOneAtATime(t *testing.T) {
+func TestBrakeHoldsThenTrickles(t *testing.T) {
 	const lease = 30 * time.Second
 	b := newBrake()
 	at := time.Hour

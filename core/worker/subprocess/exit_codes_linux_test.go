@@ -42,7 +42,7 @@ func TestExitCodesGiveTheirReasons(t *testing.T) {
 }
 
 // A program that exits with the number of a connection error reports that error.
-func TestConnectionErrorsOfRealProgramsCanBeRetried(t *testing.T) {
+func TestConnectionErrorCodesAreRetried(t *testing.T) {
 	b := newFixture(t, 0)
 	var lack error
 	if !slices.Contains(Runtimes(), config.RuntimePython) {
