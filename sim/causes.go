@@ -40,34 +40,34 @@ func (c *Causes) Observe(e *history.Event) {
 	c.k.SetStrand(kernel.Strand(len(c.strands) - 1))
 }
 
-// meet is kernel.Options.Meet.
-func (c *Causes) meet(a, b kernel.Strand) kernel.Strand {
+// joinStrands is kernel.Options.Meet.
+func (c *Causes) joinStrands(a, b kernel.Strand) kernel.Strand {
 	x, y := c.strands[a], c.strands[b]
 	switch {
-	case c.covers(x, y):
+	case c.coversEvents(x, y):
 		return a
-	case c.covers(y, x):
+	case c.coversEvents(y, x):
 		return b
 	}
 	all := slices.Concat(x, y)
 	slices.SortFunc(all, func(i, j int32) int { return int(j) - int(i) })
 	all = slices.Compact(all)
-	all = slices.DeleteFunc(all, func(i int32) bool { return c.led(i, all) })
+	all = slices.DeleteFunc(all, func(i int32) bool { return c.ledDirectlyToAny(i, all) })
 	c.strands = append(c.strands, all[:min(len(all), mostParents)])
 	return kernel.Strand(len(c.strands) - 1)
 }
 
-// covers says that a strand has every event of another, or one to which that event led directly.
-func (c *Causes) covers(x, y []int32) bool {
+// coversEvents says that a strand has every event of another, or one to which that event led directly.
+func (c *Causes) coversEvents(x, y []int32) bool {
 	for _, i := range y {
-		if !slices.Contains(x, i) && !c.led(i, x) {
+		if !slices.Contains(x, i) && !c.ledDirectlyToAny(i, x) {
 			return false
 		}
 	}
 	return true
 }
 
-// led says that an event led directly to one of others.
-func (c *Causes) led(i int32, to []int32) bool {
+// ledDirectlyToAny says that an event led directly to one of others.
+func (c *Causes) ledDirectlyToAny(i int32, to []int32) bool {
 	return slices.ContainsFunc(to, func(j int32) bool { return j > i && slices.Contains(c.parents[j], i) })
 }

@@ -56,8 +56,8 @@ type Options struct {
 	Watch func(*kernel.Kernel) (stop func())
 }
 
-// interrupted asks Options.Interrupted and Options.Until.
-func (w *world) interrupted() bool {
+// isInterrupted asks Options.Interrupted and Options.Until.
+func (w *world) isInterrupted() bool {
 	if o := &w.options; o.Until != nil {
 		if found := w.judges.Suite.Findings(); len(found) > 0 && o.Until(Findings{found, w.db.Execution}) {
 			w.enough = true
@@ -84,7 +84,7 @@ type Pause struct {
 // DefaultMaxSteps is far above what any scenario of the library needs.
 const DefaultMaxSteps = 20_000_000
 
-func (o Options) chooser() kernel.Chooser {
+func (o Options) chooserOrRandom() kernel.Chooser {
 	if o.Chooser != nil {
 		return o.Chooser
 	}
@@ -101,7 +101,7 @@ func (o Options) maxSteps() uint64 {
 	return DefaultMaxSteps
 }
 
-func (o Options) invariants(wanted []int) []int {
+func (o Options) keptInvariants(wanted []int) []int {
 	if len(o.WithoutInvariants) == 0 {
 		return wanted
 	}
@@ -137,9 +137,9 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 	if o.Watch != nil {
 		defer o.Watch(w.k)()
 	}
-	w.build()
+	w.startCluster()
 	rest := &run.Rest{Clock: clock{w.k}, Linger: run.Linger, Workload: w.workload, Alerts: w.alerts, State: state{w}}
-	return w.result(w.k.Run(func() bool {
+	return w.buildResult(w.k.Run(func() bool {
 		// This is called before every step, so it is fast: while an execution is unfinished,
 		// nothing else matters.
 		if w.db.AnyUnfinished() {
@@ -167,18 +167,18 @@ func (s state) Actions() bool {
 	return false
 }
 
-func (w *world) result(why kernel.Stop) *Result {
+func (w *world) buildResult(why kernel.Stop) *Result {
 	if why == kernel.StopDone {
-		w.emit(history.Event{Kind: history.Quiescent})
+		w.emitEvent(history.Event{Kind: history.Quiescent})
 	}
 	o := run.Outcome{
-		Seed: w.options.Seed, Faults: w.injector.Counts(), Steps: w.k.Step(), At: w.k.Now(), Rows: w.rows(),
+		Seed: w.options.Seed, Faults: w.injector.Counts(), Steps: w.k.Step(), At: w.k.Now(), Rows: w.finalRows(),
 		Abandoned: w.options.CrashAt != nil, // the crashed process may be the client
 	}
 	if w.mutant != nil {
 		o.Mutant = w.mutant.Name
 	}
-	w.ended(why, &o)
+	w.setEnding(why, &o)
 	r := &Result{world: w}
 	o.Workers = r.Workers()
 	if w.figures != nil {
@@ -190,8 +190,8 @@ func (w *world) result(why kernel.Stop) *Result {
 	return r
 }
 
-// ended translates the kernel's reason to stop into the outcome of the run.
-func (w *world) ended(why kernel.Stop, o *run.Outcome) {
+// setEnding translates the kernel's reason to stop into the outcome of the run.
+func (w *world) setEnding(why kernel.Stop, o *run.Outcome) {
 	o.Ending = run.Unjudged
 	switch why {
 	case kernel.StopPanic:
@@ -223,8 +223,8 @@ func (w *world) ended(why kernel.Stop, o *run.Outcome) {
 	}
 }
 
-// rows are the executions at the end of the run, and those that have left before, as they were.
-func (w *world) rows() []*execution.Execution {
+// finalRows are the executions at the end of the run, and those that have left before, as they were.
+func (w *world) finalRows() []*execution.Execution {
 	rows := make([]*execution.Execution, 0, w.db.Rows())
 	for id := execution.ID(1); int(id) <= w.db.Rows(); id++ {
 		if row := w.db.Look(id); row != nil {

@@ -56,12 +56,12 @@ type timeScales struct {
 // unearned lists the chains that did not complete, although nothing in the run could cause that.
 func (ts *timeScales) unearned(r *Result) (complaints []string) {
 	last := make(map[execution.ID]*execution.Execution)
-	for _, row := range r.world.rows() {
+	for _, row := range r.world.finalRows() {
 		if before, known := last[row.Chain()]; !known || row.RetryCount > before.RetryCount {
 			last[row.Chain()] = row
 		}
 	}
-	for _, row := range r.world.rows() {
+	for _, row := range r.world.finalRows() {
 		if end := last[row.Chain()]; end.ID == row.ID && ts.mustComplete[row.Action.Ref] && row.Status != execution.Completed {
 			complaints = append(complaints, fmt.Sprintf("execution %d of %s, whose runs never fail, ended as %v (%v, %q) and no fault gave it a reason",
 				row.ID, row.Action.Ref, row.Status, row.FailureReason, row.Result.Error))

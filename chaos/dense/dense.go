@@ -43,7 +43,7 @@ func (t *Table[K, V]) Len() int { return t.values }
 
 // At returns the place of a value, nil if there is none. It is valid until the value is deleted.
 func (t *Table[K, V]) At(k K) *V {
-	if p := t.page(uint64(k) >> pageBits); p != nil && p.used>>(uint64(k)%pageSize)&1 != 0 {
+	if p := t.findPage(uint64(k) >> pageBits); p != nil && p.used>>(uint64(k)%pageSize)&1 != 0 {
 		return &p.values[uint64(k)%pageSize]
 	}
 	return nil
@@ -64,9 +64,9 @@ func (t *Table[K, V]) Set(k K, v V) { *t.Make(k) = v }
 // deleted.
 func (t *Table[K, V]) Make(k K) *V {
 	number := uint64(k) >> pageBits
-	p := t.page(number)
+	p := t.findPage(number)
 	if p == nil {
-		p = t.add(number)
+		p = t.addPage(number)
 	}
 	bit := uint64(1) << (uint64(k) % pageSize)
 	if p.used&bit == 0 {
@@ -79,7 +79,7 @@ func (t *Table[K, V]) Make(k K) *V {
 // Delete deletes a value, if there is one.
 func (t *Table[K, V]) Delete(k K) {
 	number, bit := uint64(k)>>pageBits, uint64(1)<<(uint64(k)%pageSize)
-	p := t.page(number)
+	p := t.findPage(number)
 	if p == nil || p.used&bit == 0 {
 		return
 	}
@@ -87,7 +87,7 @@ func (t *Table[K, V]) Delete(k K) {
 	p.values[uint64(k)%pageSize] = none
 	t.values--
 	if p.used &^= bit; p.used == 0 {
-		t.drop(p)
+		t.dropPage(p)
 	}
 }
 
@@ -104,7 +104,7 @@ func (t *Table[K, V]) All() iter.Seq2[K, V] {
 		slices.SortFunc(numbers, cmp.Compare)
 		for _, n := range numbers {
 			// The page may have gone, and come again for other numbers.
-			p := t.page(n)
+			p := t.findPage(n)
 			if p == nil {
 				continue
 			}
@@ -118,15 +118,15 @@ func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	}
 }
 
-// page returns the page of a number, nil if there is none.
-func (t *Table[K, V]) page(number uint64) *page[V] {
+// findPage returns the page of a number, nil if there is none.
+func (t *Table[K, V]) findPage(number uint64) *page[V] {
 	if p := t.last; p != nil && p.number == number {
 		return p
 	}
 	if t.pages == 0 {
 		return nil
 	}
-	for p := t.chains[t.chain(number)]; p != nil; p = p.next {
+	for p := t.chains[t.chainIndex(number)]; p != nil; p = p.next {
 		if p.number == number {
 			t.last = p
 			return p
@@ -135,16 +135,16 @@ func (t *Table[K, V]) page(number uint64) *page[V] {
 	return nil
 }
 
-// chain is the place of a page's chain: the upper bits of a product with the golden ratio, so that neither consecutive
+// chainIndex is the place of a page's chain: the upper bits of a product with the golden ratio, so that neither consecutive
 // numbers nor those at regular distances share a chain.
-func (t *Table[K, V]) chain(number uint64) uint64 {
+func (t *Table[K, V]) chainIndex(number uint64) uint64 {
 	return number * 0x9E3779B97F4A7C15 >> (64 - t.width)
 }
 
-// add adds an empty page.
-func (t *Table[K, V]) add(number uint64) *page[V] {
+// addPage adds an empty page.
+func (t *Table[K, V]) addPage(number uint64) *page[V] {
 	if t.pages >= len(t.chains) {
-		t.grow()
+		t.growChains()
 	}
 	p := t.spare
 	if p == nil {
@@ -152,30 +152,30 @@ func (t *Table[K, V]) add(number uint64) *page[V] {
 	} else {
 		t.spare = p.next
 	}
-	at := t.chain(number)
+	at := t.chainIndex(number)
 	p.number, p.next = number, t.chains[at]
 	t.chains[at], t.last = p, p
 	t.pages++
 	return p
 }
 
-// grow makes room for twice as many pages.
-func (t *Table[K, V]) grow() {
+// growChains makes room for twice as many pages.
+func (t *Table[K, V]) growChains() {
 	old := t.chains
 	t.width = max(3, t.width+1)
 	t.chains = make([]*page[V], 1<<t.width)
 	for _, p := range old {
 		for p != nil {
-			next, at := p.next, t.chain(p.number)
+			next, at := p.next, t.chainIndex(p.number)
 			p.next, t.chains[at] = t.chains[at], p
 			p = next
 		}
 	}
 }
 
-// drop takes an empty page out.
-func (t *Table[K, V]) drop(p *page[V]) {
-	for at := &t.chains[t.chain(p.number)]; ; at = &(*at).next {
+// dropPage takes an empty page out.
+func (t *Table[K, V]) dropPage(p *page[V]) {
+	for at := &t.chains[t.chainIndex(p.number)]; ; at = &(*at).next {
 		if *at == p {
 			*at = p.next
 			break

@@ -24,14 +24,14 @@ func init() {
 	}, (*clockOffset).inject)
 }
 
-type clockOffset struct{ shifted }
+type clockOffset struct{ clockShift }
 
 // Describe implements Describer.
-func (c *clockOffset) Describe() string { return c.describe("clock_offset") }
+func (c *clockOffset) Describe() string { return c.describeShift("clock_offset") }
 
 func (c *clockOffset) inject(x *Injection, w Clocks) (func(), error) {
 	if c.Target != Database {
-		return c.move(x, w), nil
+		return c.moveClocks(x, w), nil
 	}
 	w.TouchDatabaseClock(x)
 	w.ShiftDatabaseClock(c.By)

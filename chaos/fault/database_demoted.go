@@ -12,7 +12,7 @@ func init() {
 	}, (*databaseDemoted).inject)
 }
 
-type databaseDemoted struct{ databaseStruck }
+type databaseDemoted struct{ databaseFault }
 
 func (*databaseDemoted) inject(x *Injection, w DatabaseDemotion) (func(), error) {
 	return w.DemoteDatabase(x)

@@ -14,7 +14,7 @@ func init() {
 }
 
 type databaseReadErrors struct {
-	databaseStruck
+	databaseFault
 	// PerMillion is the share of the reading statements that are refused.
 	PerMillion uint64
 }

@@ -16,7 +16,7 @@ func init() {
 // Rewinds says that a fault of this kind makes the database lose its latest writes.
 func (k *Kind) Rewinds() bool { return k.needs == reflect.TypeFor[DatabaseRewinding]() }
 
-type databaseRewound struct{ databaseStruck }
+type databaseRewound struct{ databaseFault }
 
 func (*databaseRewound) inject(x *Injection, w DatabaseRewinding) (func(), error) {
 	return w.RewindDatabase(x)

@@ -11,15 +11,15 @@
 //			Name: "deaf", Ends: WithFor, Excuses: []Cause{WorkerDeaf},
 //			About:   "a worker's consumer hangs and its heartbeats go on: it looks alive and takes nothing",
 //			Example: "deaf: shell-1, for: 5m",
-//		}, (*deaf).inject)
+//		}, (*deafWorker).inject)
 //	}
 //
-//	type deaf struct{ Target string }
+//	type deafWorker struct{ Target string }
 //
-//	func (f *deaf) Read(r *Reader)   { f.Target = r.Worker(r.Value) }
-//	func (f *deaf) Strikes() Strikes { return Strikes{Target: f.Target} }
+//	func (d *deafWorker) Read(r *Reader)   { d.Target = r.Worker(r.Value) }
+//	func (d *deafWorker) Strikes() Strikes { return Strikes{Target: d.Target} }
 //
-//	func (f *deaf) inject(x *Injection, w Deafness) (func(), error) { return w.Deafen(x) }
+//	func (d *deafWorker) inject(x *Injection, w Deafness) (func(), error) { return w.Deafen(x) }
 //
 // A world that does not implement the interface can't run the fault. Kind.Lacks derives this from
 // the types and names the missing interface; there is no list to maintain.

@@ -25,7 +25,7 @@ const (
 )
 
 type holdSlots struct {
-	databaseStruck
+	databaseFault
 	Count int
 }
 

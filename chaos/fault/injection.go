@@ -68,8 +68,8 @@ type Touched struct {
 	Type    uint8
 }
 
-// draw draws a duration from a span.
-func (i *Injection) draw(s Span) time.Duration { return i.Duration(s.Least, s.Most) }
+// drawSpan draws a duration from a span.
+func (i *Injection) drawSpan(s Span) time.Duration { return i.Duration(s.Least, s.Most) }
 
 // InOrder returns a function that calls each of undo in order. Worlds use it for a fault with
 // several parts to undo.

@@ -130,18 +130,18 @@ func Register[F any, W any, P interface {
 	k.inject = func(f Fault, x *Injection, world any) (func(), error) {
 		w, able := world.(W)
 		if !able {
-			return nil, fmt.Errorf("this world can't do a %s: it lacks %s", k.Name, missing(k.needs, reflect.TypeOf(world)))
+			return nil, fmt.Errorf("this world can't do a %s: it lacks %s", k.Name, missingMethods(k.needs, reflect.TypeOf(world)))
 		}
 		return inject(f.(P), x, w)
 	}
-	if wrong := k.contradicts(); wrong != "" {
+	if wrong := k.registrationConflict(); wrong != "" {
 		panic("fault: " + k.Name + ": " + wrong)
 	}
 	registered[k.Name] = &k
 }
 
-// contradicts says why a kind can't be registered; empty if it can.
-func (k *Kind) contradicts() string {
+// registrationConflict says why a kind can't be registered; empty if it can.
+func (k *Kind) registrationConflict() string {
 	switch {
 	case k.Name == "" || k.About == "" || k.Example == "":
 		return "a kind needs Name, About and Example"
@@ -153,7 +153,7 @@ func (k *Kind) contradicts() string {
 		return fmt.Sprintf("the world is an interface, not %v", k.needs)
 	}
 	for _, other := range Kinds() {
-		if other.key() != k.key() {
+		if other.yamlKey() != k.yamlKey() {
 			continue
 		}
 		switch {
@@ -196,9 +196,9 @@ func (k *Kind) Describe(f Fault) string {
 		return d.Describe()
 	}
 	if to := f.Strikes(); to.Target != Broker && to.Target != Database {
-		return plain(k.Name) + " " + to.Target
+		return spacedName(k.Name) + " " + to.Target
 	}
-	return plain(k.Name)
+	return spacedName(k.Name)
 }
 
 // Lasts is an upper bound of the time from a fault's beginning to its last effect.

@@ -16,7 +16,7 @@ func init() {
 }
 
 type lockedRows struct {
-	databaseStruck
+	databaseFault
 	Count int
 }
 

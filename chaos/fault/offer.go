@@ -70,18 +70,18 @@ type Live interface {
 	Strangers
 }
 
-// part is one of the interfaces that worlds offer.
-type part struct {
+// worldInterface is one of the interfaces that worlds offer.
+type worldInterface struct {
 	name string
 	of   reflect.Type
 	// lacking explains why a world without the interface can't run its faults.
 	lacking string
 }
 
-// parts lists the interfaces of world.go.
-func parts() []part {
+// worldInterfaces lists the interfaces of world.go.
+func worldInterfaces() []worldInterface {
 	const shared = "its processes and servers share one machine and its clocks"
-	return []part{
+	return []worldInterface{
 		{"Machines", reflect.TypeFor[Machines](), shared},
 		{"Clocks", reflect.TypeFor[Clocks](), shared},
 		{"ConsumerCancelling", reflect.TypeFor[ConsumerCancelling](), "RabbitMQ cancels the consumers of a queue only when the queue goes or moves; delete_queue does that"},
@@ -122,17 +122,17 @@ func (k *Kind) Lacks(offers reflect.Type) string {
 	if offers.Implements(k.needs) {
 		return ""
 	}
-	for _, p := range parts() {
+	for _, p := range worldInterfaces() {
 		if k.needs.Implements(p.of) && !offers.Implements(p.of) {
 			return p.lacking
 		}
 	}
-	return "it lacks " + missing(k.needs, offers)
+	return "it lacks " + missingMethods(k.needs, offers)
 }
 
-// missing names an interface and those of its methods that a type lacks. It is for kinds registered
+// missingMethods names an interface and those of its methods that a type lacks. It is for kinds registered
 // outside this package, which may need interfaces of their own.
-func missing(needs, offers reflect.Type) string {
+func missingMethods(needs, offers reflect.Type) string {
 	var names []string
 	for i := range needs.NumMethod() {
 		name := needs.Method(i).Name

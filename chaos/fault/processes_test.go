@@ -205,7 +205,7 @@ func TestAProcessThatHasStoppedByItselfIsNotCutShort(t *testing.T) {
 		{true, true, []string{"0s terminate shell-1", "1s shell-1 is gone", "1s start shell-1", "13s over"}},
 	} {
 		c := clusterOf("shell-1")
-		c.inject(t, c.injection("stop_cut_short", 10*time.Second), &cutShort{After: 3 * time.Second})
+		c.inject(t, c.injection("stop_cut_short", 10*time.Second), &stopCutShort{After: 3 * time.Second})
 		c.pass(time.Second)
 		if x.stops {
 			c.processes[0].die()

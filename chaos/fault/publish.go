@@ -67,7 +67,7 @@ const (
 
 // publish is an attacker who can reach the broker and publishes messages.
 type publish struct {
-	ofQueue
+	queueTarget
 	What  attack
 	Count int
 }
@@ -105,11 +105,11 @@ func Flood(f Fault) int {
 }
 
 func (p *publish) inject(x *Injection, w Publisher) (func(), error) {
-	queues := p.queues(x, w)
+	queues := p.attackedQueues(x, w)
 	left := p.Count
 	var next func()
 	next = func() {
-		batch, err := p.batch(min(publishAtOnce, left), left, queues, w)
+		batch, err := p.nextBatch(min(publishAtOnce, left), left, queues, w)
 		if err == nil {
 			err = w.Publish(x, batch)
 		}
@@ -125,8 +125,8 @@ func (p *publish) inject(x *Injection, w Publisher) (func(), error) {
 	return nil, nil
 }
 
-// queues names the queues to which the messages go.
-func (p *publish) queues(x *Injection, w Publisher) (names []string) {
+// attackedQueues names the queues to which the messages go.
+func (p *publish) attackedQueues(x *Injection, w Publisher) (names []string) {
 	if p.What == forgedCancel || p.What == misplaced {
 		for _, r := range w.Registered() {
 			if slices.Contains(x.Targets, r.Name) {
@@ -137,15 +137,15 @@ func (p *publish) queues(x *Injection, w Publisher) (names []string) {
 			return names
 		}
 	}
-	for _, b := range p.bindings(x, w) {
+	for _, b := range p.targetBindings(x, w) {
 		names = append(names, b.Queue)
 	}
 	return names
 }
 
-// batch makes the next n messages for each queue. It takes the executions they name from the
+// nextBatch makes the next n messages for each queue. It takes the executions they name from the
 // database; a real attacker would learn them from published messages.
-func (p *publish) batch(n, left int, queues []string, w Publisher) (all []Forged, err error) {
+func (p *publish) nextBatch(n, left int, queues []string, w Publisher) (all []Forged, err error) {
 	var running []execution.Execution
 	if p.What == forgedCancel || p.What == forgedDispatch {
 		if running, err = w.Running(); err != nil {
@@ -154,7 +154,7 @@ func (p *publish) batch(n, left int, queues []string, w Publisher) (all []Forged
 	}
 	for number := left - 1; number >= left-n; number-- {
 		for _, queue := range queues {
-			m := p.forged(number, running)
+			m := p.forgeMessage(number, running)
 			m.Queue, m.Number = queue, number
 			all = append(all, m)
 		}
@@ -162,8 +162,8 @@ func (p *publish) batch(n, left int, queues []string, w Publisher) (all []Forged
 	return all, nil
 }
 
-// forged makes the n-th message.
-func (p *publish) forged(n int, running []execution.Execution) Forged {
+// forgeMessage makes the n-th message.
+func (p *publish) forgeMessage(n int, running []execution.Execution) Forged {
 	m := Forged{Envelope: broker.Envelope{Version: broker.WireVersion}}
 	switch p.What {
 	case forgedCancel:

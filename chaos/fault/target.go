@@ -59,7 +59,7 @@ const (
 	Incoming Direction = "incoming" // what is sent to the target
 )
 
-func directions() []string { return []string{string(Both), string(Outgoing), string(Incoming)} }
+func directionNames() []string { return []string{string(Both), string(Outgoing), string(Incoming)} }
 
 // Span is a duration drawn between two bounds, both included; equal bounds make it fixed.
 type Span struct{ Least, Most time.Duration }
@@ -109,9 +109,9 @@ func (c Cluster) WorkerTargets() []string {
 	return names
 }
 
-// bindings returns the bindings of the queues that a target names: one of the executors' queues, or
+// queueBindings returns the bindings of the queues that a target names: one of the executors' queues, or
 // those of the drawn workers. A worker that has not registered yet has no queue.
-func bindings(x *Injection, target string, mq config.RabbitMQ, w Registry) []broker.Binding {
+func queueBindings(x *Injection, target string, mq config.RabbitMQ, w Registry) []broker.Binding {
 	one := func(pattern, queue string) broker.Binding {
 		return broker.Binding{Exchange: broker.ExchangeExecutions, Pattern: pattern, Queue: queue}
 	}
@@ -135,5 +135,5 @@ func bindings(x *Injection, target string, mq config.RabbitMQ, w Registry) []bro
 	return all
 }
 
-// plain is a kind's name with spaces for underscores.
-func plain(kind string) string { return strings.ReplaceAll(kind, "_", " ") }
+// spacedName is a kind's name with spaces for underscores.
+func spacedName(kind string) string { return strings.ReplaceAll(kind, "_", " ") }

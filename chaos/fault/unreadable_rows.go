@@ -19,7 +19,7 @@ func init() {
 const mostHidden = 1000
 
 type unreadableRows struct {
-	databaseStruck
+	databaseFault
 	Count int
 }
 

@@ -84,15 +84,15 @@ func inCall() string {
 	}
 }
 
-// part is an interface whose calls an act names.
-type part struct {
+// namedInterface is an interface whose calls an act names.
+type namedInterface struct {
 	name string
 	of   reflect.Type
 }
 
 // calledParts are the interfaces of the database and of the broker.
-func calledParts() [4]part {
-	return [...]part{
+func calledParts() [4]namedInterface {
+	return [...]namedInterface{
 		{"the database", reflect.TypeFor[store.Store]()},
 		{"the broker", reflect.TypeFor[broker.Broker]()},
 		{"the broker", reflect.TypeFor[broker.Session]()},
@@ -148,9 +148,9 @@ func (m *Mutant) Apply(p Process, ports *Ports) {
 		return
 	}
 	p.Host, p.Log = ports.Host, ports.Log
-	p.Report = seldom(p.Report, p.Host)
+	p.Report = throttleReports(p.Report, p.Host)
 	if ports.Config != nil {
-		m.configure(p, ports.Config)
+		m.changeConfig(p, ports.Config)
 		p.Config = *ports.Config
 	}
 	switch {
@@ -178,14 +178,14 @@ func (m *Mutant) Apply(p Process, ports *Ports) {
 		m.Connections(ports.Connections)
 		p.Acted("keeps connections in another way")
 	}
-	m.topology(p, ports)
+	m.changeTopology(p, ports)
 }
 
 // repeated is the time after which a process repeats a text.
 const repeated = time.Minute
 
-// seldom drops from a report the texts of the last minute.
-func seldom(report func(string, execution.ID), h host.Host) func(string, execution.ID) {
+// throttleReports drops from a report the texts of the last minute.
+func throttleReports(report func(string, execution.ID), h host.Host) func(string, execution.ID) {
 	if report == nil {
 		return nil
 	}
@@ -210,23 +210,23 @@ func seldom(report func(string, execution.ID), h host.Host) func(string, executi
 	}
 }
 
-func (m *Mutant) configure(p Process, c *config.Config) {
+func (m *Mutant) changeConfig(p Process, c *config.Config) {
 	if m.Config == nil {
 		return
 	}
 	before := *c
 	m.Config(c)
-	if changed := differences("", reflect.ValueOf(before), reflect.ValueOf(*c)); len(changed) > 0 {
+	if changed := configDifferences("", reflect.ValueOf(before), reflect.ValueOf(*c)); len(changed) > 0 {
 		p.Acted("changed the configuration: " + strings.Join(changed, ", "))
 	}
 }
 
-// differences are the settings that differ between two configurations, with both values.
-func differences(name string, before, after reflect.Value) (changed []string) {
+// configDifferences are the settings that differ between two configurations, with both values.
+func configDifferences(name string, before, after reflect.Value) (changed []string) {
 	if before.Kind() == reflect.Struct {
 		for i := range before.NumField() {
 			key, _, _ := strings.Cut(before.Type().Field(i).Tag.Get("yaml"), ",")
-			changed = append(changed, differences(strings.TrimPrefix(name+"."+key, "."), before.Field(i), after.Field(i))...)
+			changed = append(changed, configDifferences(strings.TrimPrefix(name+"."+key, "."), before.Field(i), after.Field(i))...)
 		}
 		return changed
 	}
@@ -236,7 +236,7 @@ func differences(name string, before, after reflect.Value) (changed []string) {
 	return changed
 }
 
-func (m *Mutant) topology(p Process, ports *Ports) {
+func (m *Mutant) changeTopology(p Process, ports *Ports) {
 	const text = "changed the topology that is declared"
 	if p.Executor() && m.Executors != nil {
 		t := m.Executors(p.Config.MessageQueue.RabbitMQ)

@@ -39,13 +39,13 @@ type Backoffs struct {
 func NewBackoffs(r *config.Retry) *Backoffs {
 	return &Backoffs{
 		longest:    time.Duration(r.MaxBackoffSecs) * time.Second,
-		multiplier: thousandths(r.BackoffMultiplier), jitter: thousandths(r.JitterFactor),
+		multiplier: inThousandths(r.BackoffMultiplier), jitter: inThousandths(r.JitterFactor),
 		grown: big.NewInt(r.BaseBackoffSecs * int64(time.Second)), scale: big.NewInt(1),
 	}
 }
 
-// thousandths reads a factor from its decimal text.
-func thousandths(factor float64) *big.Int {
+// inThousandths reads a factor from its decimal text.
+func inThousandths(factor float64) *big.Int {
 	n, _ := new(big.Int).SetString(strings.Replace(strconv.FormatFloat(factor, 'f', 3, 64), ".", "", 1), 10)
 	return n
 }
@@ -53,12 +53,12 @@ func thousandths(factor float64) *big.Int {
 // After is the window of the delay that follows n earlier delays; n is at least 0.
 func (b *Backoffs) After(n int) Window {
 	for len(b.windows) <= n && !b.flat {
-		b.grow()
+		b.addWindow()
 	}
 	return b.windows[min(n, len(b.windows)-1)]
 }
 
-func (b *Backoffs) grow() {
+func (b *Backoffs) addWindow() {
 	thousand := big.NewInt(1000)
 	bound := func(factor *big.Int) time.Duration {
 		d := new(big.Int).Mul(b.grown, factor)

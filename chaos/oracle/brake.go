@@ -21,11 +21,11 @@ type Brakes struct {
 
 // NewBrakes prepares the rule of a configuration.
 func NewBrakes(x *config.Executor) *Brakes {
-	return &Brakes{Least: x.BrakeMinWorkers, fraction: decimal(x.BrakeFraction)}
+	return &Brakes{Least: x.BrakeMinWorkers, fraction: exactDecimal(x.BrakeFraction)}
 }
 
-// decimal is the number as a person wrote it; the float64 is only the nearest one.
-func decimal(f float64) *big.Rat {
+// exactDecimal is the number as a person wrote it; the float64 is only the nearest one.
+func exactDecimal(f float64) *big.Rat {
 	r, _ := new(big.Rat).SetString(strconv.FormatFloat(f, 'g', -1, 64))
 	return r
 }

@@ -30,7 +30,7 @@ type Demand struct {
 // with a runtime in common are one pool, but what is pinned to a quarantined worker has a pool of
 // its own: its room is no room for anything else.
 func (p Placement) Demands(fleet []Worker, most int) (demands []Demand, pools map[int]int) {
-	pool := p.pools(fleet)
+	pool := p.workerPools(fleet)
 	pools = make(map[int]int)
 	unpinned := make(map[string]int)
 	for i := range fleet {
@@ -75,8 +75,8 @@ func (p Placement) Demands(fleet []Worker, most int) (demands []Demand, pools ma
 	return demands, pools
 }
 
-// pools gives for each worker the first one of its pool, -1 if it fits nothing.
-func (p Placement) pools(fleet []Worker) []int {
+// workerPools gives for each worker the first one of its pool, -1 if it fits nothing.
+func (p Placement) workerPools(fleet []Worker) []int {
 	pool := make([]int, len(fleet))
 	share := func(a, b *Worker) bool {
 		return slices.ContainsFunc(a.Runtimes, func(r string) bool {

@@ -65,7 +65,7 @@ const notRetried = "Not retried, with "
 // reason except unknown. If retries are left and the reason allows none, the message ends with a
 // line that says so and why; otherwise it has no such line (docs/actions.md, "What is retried").
 func WrongMessage(message string, r execution.Reason, code int, retry, most int64) string {
-	if code != 0 && !begins(message, "exit status "+strconv.Itoa(code)) {
+	if code != 0 && !beginsWithPhrase(message, "exit status "+strconv.Itoa(code)) {
 		return fmt.Sprintf("does not begin with exit status %d", code)
 	}
 	if code == 0 && r != execution.Unknown && (message == "" || strings.HasPrefix(message, notRetried)) {
@@ -101,9 +101,9 @@ func WrongMessage(message string, r execution.Reason, code int, retry, most int6
 	return ""
 }
 
-// begins says that a text begins with a phrase and goes on with a colon or a new line, if at all.
+// beginsWithPhrase says that a text begins with a phrase and goes on with a colon or a new line, if at all.
 // So "exit status 12" does not begin with "exit status 1".
-func begins(text, phrase string) bool {
+func beginsWithPhrase(text, phrase string) bool {
 	rest, ok := strings.CutPrefix(text, phrase)
 	return ok && (rest == "" || strings.ContainsAny(rest[:1], ":\n"))
 }

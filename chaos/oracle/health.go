@@ -29,7 +29,7 @@ type Thresholds struct {
 
 // NewThresholds prepares the judgement of a configuration, which must not change afterwards.
 func NewThresholds(h *config.Health) *Thresholds {
-	return &Thresholds{h, decimal(h.FailureRateDegraded), decimal(h.FailureRateUnhealthy)}
+	return &Thresholds{h, exactDecimal(h.FailureRateDegraded), exactDecimal(h.FailureRateUnhealthy)}
 }
 
 // Health is the state of a worker: once any figure reaches a threshold, the worse state applies.
@@ -40,7 +40,7 @@ func (t *Thresholds) Health(e Evidence) execution.Health {
 		return execution.Healthy
 	case t.Failing(e) || e.Queued >= h.QueueDepthUnhealthy:
 		return execution.Unhealthy
-	case e.Consecutive+e.Unclaimed >= h.DegradedThreshold || t.rate(e, t.degraded) || e.Queued >= h.QueueDepthDegraded:
+	case e.Consecutive+e.Unclaimed >= h.DegradedThreshold || t.failsAtRate(e, t.degraded) || e.Queued >= h.QueueDepthDegraded:
 		return execution.Degraded
 	}
 	return execution.Healthy
@@ -48,11 +48,11 @@ func (t *Thresholds) Health(e Evidence) execution.Health {
 
 // Failing says whether the worker's failures alone make it unhealthy.
 func (t *Thresholds) Failing(e Evidence) bool {
-	return t.health.Enabled && (e.Consecutive+e.Unclaimed >= t.health.UnhealthyThreshold || t.rate(e, t.unhealthy))
+	return t.health.Enabled && (e.Consecutive+e.Unclaimed >= t.health.UnhealthyThreshold || t.failsAtRate(e, t.unhealthy))
 }
 
-// rate says whether at least this share of the runs failed, and whether there were enough of them.
-func (t *Thresholds) rate(e Evidence, share *big.Rat) bool {
+// failsAtRate says whether at least this share of the runs failed, and whether there were enough of them.
+func (t *Thresholds) failsAtRate(e Evidence, share *big.Rat) bool {
 	total, failed := e.Total+e.Unclaimed, e.Failed+e.Unclaimed
 	if total < t.health.MinSamples {
 		return false

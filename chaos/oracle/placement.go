@@ -43,7 +43,7 @@ func (Placement) Fits(w *Worker, r Request) bool {
 // the execution is pinned to it.
 func (p Placement) Limit(fleet []Worker, w *Worker, r Request) int {
 	switch {
-	case w.Health == execution.Unhealthy && r.Pinned != w.ID && p.better(fleet, r.Runtime):
+	case w.Health == execution.Unhealthy && r.Pinned != w.ID && p.hasBetterWorker(fleet, r.Runtime):
 		if w.HalfOpen {
 			return 1
 		}
@@ -54,8 +54,8 @@ func (p Placement) Limit(fleet []Worker, w *Worker, r Request) int {
 	return w.Capacity + p.Executor.DispatchAhead
 }
 
-// better says whether a worker that is not unhealthy fits a runtime, whatever the execution.
-func (p Placement) better(fleet []Worker, runtime string) bool {
+// hasBetterWorker says whether a worker that is not unhealthy fits a runtime, whatever the execution.
+func (p Placement) hasBetterWorker(fleet []Worker, runtime string) bool {
 	return slices.ContainsFunc(fleet, func(w Worker) bool {
 		return w.Health != execution.Unhealthy && p.Fits(&w, Request{Runtime: runtime})
 	})
@@ -72,7 +72,7 @@ func (p Placement) Block(w *Worker) int {
 // and of those the least loaded. A half-open worker counts as a healthy one while a better one
 // fits, otherwise it would never be tried. An empty list means none.
 func (p Placement) Best(fleet []Worker, r Request) (best []int) {
-	better := p.better(fleet, r.Runtime)
+	better := p.hasBetterWorker(fleet, r.Runtime)
 	worse := func(a, b *Worker) int {
 		rank := func(w *Worker) (avoided, health, load int) {
 			if w.ID == r.Avoid {

@@ -42,7 +42,7 @@ func ExecutorTopology(r *config.RabbitMQ) (t Topology) {
 		t.Queues = append(t.Queues, Queue{Name: queue, Type: r.QueueType})
 		t.Bindings = append(t.Bindings, Binding{executions, "execution." + hint, queue})
 	}
-	return t.deadLetters(r).unlimited()
+	return t.withDeadLetters(r).withoutDeliveryLimits()
 }
 
 // WorkerTopology is what a worker declares.
@@ -57,20 +57,20 @@ func WorkerTopology(r *config.RabbitMQ, id execution.WorkerID) (t Topology) {
 		{executions, fmt.Sprintf("execution.dispatch.worker.%d", id), work},
 		{executions, fmt.Sprintf("execution.cancel.worker.%d", id), cancels},
 	}
-	return t.deadLetters(r).unlimited()
+	return t.withDeadLetters(r).withoutDeliveryLimits()
 }
 
-// unlimited removes delivery limits: without a dead letter exchange, the queue would lose a message
+// withoutDeliveryLimits removes delivery limits: without a dead letter exchange, the queue would lose a message
 // that is returned too often.
-func (t Topology) unlimited() Topology {
+func (t Topology) withoutDeliveryLimits() Topology {
 	for i := range t.Queues {
 		t.Queues[i].KeepsReturned = t.Queues[i].DeadLetterExchange == ""
 	}
 	return t
 }
 
-// deadLetters adds the dead letter path, which both sides declare.
-func (t Topology) deadLetters(r *config.RabbitMQ) Topology {
+// withDeadLetters adds the dead letter path, which both sides declare.
+func (t Topology) withDeadLetters(r *config.RabbitMQ) Topology {
 	if r.DeadLetter.Enabled {
 		queue := r.DeadLetter.Exchange + ".queue"
 		t.Exchanges = append(t.Exchanges, Exchange{r.DeadLetter.Exchange, "topic"})

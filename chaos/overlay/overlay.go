@@ -88,7 +88,7 @@ func Read(path string) (map[string]string, error) {
 func Statements(n ast.Node) []ast.Stmt {
 	switch n := n.(type) {
 	case *ast.BlockStmt:
-		if !clauses(n) {
+		if !isSwitchBody(n) {
 			return n.List
 		}
 	case *ast.CaseClause:
@@ -104,7 +104,7 @@ func Within(s ast.Stmt, visit func(ast.Node)) {
 	ast.Inspect(s, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.BlockStmt:
-			return n == ast.Node(s) || clauses(n)
+			return n == ast.Node(s) || isSwitchBody(n)
 		case *ast.CaseClause:
 			for _, e := range n.List {
 				Within(&ast.ExprStmt{X: e}, visit)
@@ -120,8 +120,8 @@ func Within(s ast.Stmt, visit func(ast.Node)) {
 	})
 }
 
-// clauses says that a block is that of a switch, in which nothing can stand before a clause.
-func clauses(b *ast.BlockStmt) bool {
+// isSwitchBody says that a block is that of a switch, in which nothing can stand before a clause.
+func isSwitchBody(b *ast.BlockStmt) bool {
 	if len(b.List) == 0 {
 		return false
 	}

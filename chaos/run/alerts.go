@@ -86,15 +86,15 @@ func (a *Alerts) Sample() {
 			return
 		}
 	}
-	a.look(n, hand)
+	a.takeSample(n, hand)
 	now := a.o.Clock.Now()
 	a.next = max(n, now/a.o.Every) + 1
 	a.o.Clock.After(a.next*a.o.Every-now, a.Sample)
 }
 
-// look judges the rules on the n-th sample, from 0. The rules' windows are not scaled, whatever the
+// takeSample judges the rules on the n-th sample, from 0. The rules' windows are not scaled, whatever the
 // clock time between two samples.
-func (a *Alerts) look(n time.Duration, hand func()) {
+func (a *Alerts) takeSample(n time.Duration, hand func()) {
 	a.mu.Lock()
 	if hand != nil {
 		hand()

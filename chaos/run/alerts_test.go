@@ -65,7 +65,7 @@ func TestARunWaitsUntilItsAlertIsOver(t *testing.T) {
 		a, told := watched(nil, time.Hour)
 		for _, v := range []int64{0, 1, 1, 0} {
 			a.brake(v)
-			a.look(0, nil)
+			a.takeSample(0, nil)
 			if pending := a.Pending(); pending != (v == 1) {
 				t.Errorf("the brake is %d, and the run waits for an alert: %v", v, pending)
 			}
@@ -79,7 +79,7 @@ func TestARunDoesNotWaitForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := watched(nil, time.Hour)
 		a.brake(1)
-		a.look(0, nil)
+		a.takeSample(0, nil)
 		if !a.Pending() {
 			t.Error("it does not wait")
 		}

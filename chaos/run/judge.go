@@ -31,7 +31,7 @@ type Judges struct {
 	probes   *verdict.Probes
 	tally    *tally
 	seen     *discovery.Collector
-	accepted accepted
+	accepted acceptanceLosses
 }
 
 // eventsAtOnce is the number of events that wait: eight kilobytes, a quarter of a processor's
@@ -46,7 +46,7 @@ func NewJudges(s *scenario.Scenario, p config.Profile, c config.Config, only []i
 		Suite: invariant.New(c, only), scenario: s, profile: p, hash: history.NewHasher(),
 		probes: verdict.NewProbes(c.Executor.ReconcileInterval), tally: newTally(s, expected.Texts), seen: discovery.NewCollector(),
 	}
-	j.accepted.expect(s)
+	j.accepted.countRewinds(s)
 	j.Suite.SetRequests(s.Requested)
 	j.Suite.ExpectAlerts(invariant.Alerts(expected.Alerts))
 	return j
@@ -60,12 +60,12 @@ func (j *Judges) Observe(e *history.Event) {
 	j.Suite.Observe(e)
 	j.waiting[j.waits] = *e
 	if j.waits++; j.waits == eventsAtOnce {
-		j.show()
+		j.flushWaiting()
 	}
 }
 
-// show passes the waiting events to the other sinks.
-func (j *Judges) show() {
+// flushWaiting passes the waiting events to the other sinks.
+func (j *Judges) flushWaiting() {
 	events := j.waiting[:j.waits]
 	j.waits = 0
 	for _, sink := range [...]history.Sink{j.hash, j.probes, j.tally, &j.accepted, j.seen} {
@@ -77,7 +77,7 @@ func (j *Judges) show() {
 
 // Events is the number of events seen.
 func (j *Judges) Events() uint64 {
-	j.show()
+	j.flushWaiting()
 	return j.hash.Events()
 }
 
@@ -121,19 +121,19 @@ type Outcome struct {
 
 // Verdict judges the run that the judges have seen. Call it once, after the last event.
 func (j *Judges) Verdict(o Outcome) verdict.Run {
-	j.show()
+	j.flushWaiting()
 	r := verdict.Run{
 		Scenario: j.scenario.Name, Profile: j.profile, Seed: o.Seed, Mutant: o.Mutant, Panic: o.Panic, GaveUp: o.GaveUp,
 		Faults: o.Faults, Sometimes: j.probes.Hits(), Near: j.probes.Near(), Steps: o.Steps, Virtual: o.At, Hash: j.hash.Sum(), Cut: o.Cut,
 		Situations: j.seen.Situations(),
 	}
-	j.tally.fill(&r)
+	j.tally.fillFigures(&r)
 	switch o.Ending {
 	case Unjudged:
 	case Cut:
-		j.judge(&r, j.Suite.Findings(), &o, false)
+		j.judgeEnd(&r, j.Suite.Findings(), &o, false)
 	case Settled, Unsettled:
-		j.judge(&r, j.Suite.End(o.Ending == Settled), &o, !o.Abandoned)
+		j.judgeEnd(&r, j.Suite.End(o.Ending == Settled), &o, !o.Abandoned)
 	}
 	if o.Ending == Unsettled && r.Panic == "" && r.GaveUp == "" && len(r.Violations) == 0 {
 		r.GaveUp = fmt.Sprintf("after %v it had not come to rest", o.At.Round(time.Second))
@@ -142,22 +142,22 @@ func (j *Judges) Verdict(o Outcome) verdict.Run {
 	return r
 }
 
-// judge adds to a run the findings of the invariants, and the results of the scenario's
+// judgeEnd adds to a run the findings of the invariants, and the results of the scenario's
 // expectations on the rows at the end of the run.
-func (j *Judges) judge(r *verdict.Run, findings []invariant.Finding, o *Outcome, accepted bool) {
+func (j *Judges) judgeEnd(r *verdict.Run, findings []invariant.Finding, o *Outcome, accepted bool) {
 	invariant.NameWorkers(findings, o.Workers)
 	for _, f := range findings {
 		r.Violations = append(r.Violations, Violation(&f, r.Seed))
 	}
 	all := o.Rows
 	last := lastRows(all)
-	r.Rows, r.Chains = counts(all), counts(last)
+	r.Rows, r.Chains = statusCounts(all), statusCounts(last)
 	if accepted {
-		acceptance(r, j.scenario, j.accepted.lost)
+		checkAcceptance(r, j.scenario, j.accepted.lost)
 	}
 	e := j.scenario.Expect(r.Profile)
-	j.tally.expect(r, "executions", e.Executions, r.Chains, last)
-	j.tally.expect(r, "rows", e.Rows, r.Rows, all)
+	j.tally.judgeBounds(r, "executions", e.Executions, r.Chains, last)
+	j.tally.judgeBounds(r, "rows", e.Rows, r.Rows, all)
 }
 
 // Violation is the violation that a finding of a run with a seed is.
@@ -168,10 +168,10 @@ func Violation(f *invariant.Finding, seed uint64) verdict.Violation {
 	}
 }
 
-// counts counts rows by status.
-func counts(rows []*execution.Execution) (n [execution.Statuses]int64) {
+// statusCounts counts rows by status.
+func statusCounts(rows []*execution.Execution) (n [execution.Statuses]int64) {
 	for _, row := range rows {
-		n[ended(row.Status)]++
+		n[terminalStatus(row.Status)]++
 	}
 	return n
 }
@@ -193,24 +193,24 @@ func lastRows(rows []*execution.Execution) (list []*execution.Execution) {
 	return list
 }
 
-// ended returns a terminal status as it is, and None for any other: stuck.
-func ended(s execution.Status) execution.Status {
+// terminalStatus returns a terminal status as it is, and None for any other: stuck.
+func terminalStatus(s execution.Status) execution.Status {
 	if oracle.Terminal(s) {
 		return s
 	}
 	return execution.None
 }
 
-// accepted counts executions that were accepted and then lost with the database's latest writes.
-type accepted struct {
+// acceptanceLosses counts executions that were accepted and then lost with the database's latest writes.
+type acceptanceLosses struct {
 	// at is when each execution was accepted that a standby lacks because it has stopped following.
 	at    []time.Duration
 	fails int
 	lost  int64
 }
 
-// expect sets how many faults may lose accepted executions.
-func (a *accepted) expect(s *scenario.Scenario) {
+// countRewinds sets how many faults may lose accepted executions.
+func (a *acceptanceLosses) countRewinds(s *scenario.Scenario) {
 	for i := range s.Faults {
 		if s.Faults[i].Kind.Rewinds() {
 			a.fails++
@@ -219,7 +219,7 @@ func (a *accepted) expect(s *scenario.Scenario) {
 }
 
 // Observe implements history.Sink.
-func (a *accepted) Observe(e *history.Event) {
+func (a *acceptanceLosses) Observe(e *history.Event) {
 	switch {
 	case a.fails == 0:
 	case e.Kind == history.Created && e.Count == 0:
@@ -236,21 +236,21 @@ func (a *accepted) Observe(e *history.Event) {
 	}
 }
 
-// acceptance demands that everything submitted was accepted in the end, because a client tries
+// checkAcceptance demands that everything submitted was accepted in the end, because a client tries
 // until it is. lost is the number of executions that the database may have lost after that.
-func acceptance(r *verdict.Run, s *scenario.Scenario, lost int64) {
+func checkAcceptance(r *verdict.Run, s *scenario.Scenario, lost int64) {
 	var originals int64
 	for _, n := range r.Chains {
 		originals += n
 	}
 	if submitted := int64(s.Submissions()); originals > submitted || originals+lost < submitted {
-		violate(r, "acceptance", "Everything that is submitted is accepted in the end, once.",
+		addViolation(r, "acceptance", "Everything that is submitted is accepted in the end, once.",
 			fmt.Sprintf("%d executions were submitted and %d exist", submitted, originals))
 	}
 }
 
-// expect judges the scenario's expectations of every run on the counted rows.
-func (t *tally) expect(r *verdict.Run, what string, bounds []scenario.Bound, counts [execution.Statuses]int64, rows []*execution.Execution) {
+// judgeBounds judges the scenario's expectations of every run on the counted rows.
+func (t *tally) judgeBounds(r *verdict.Run, what string, bounds []scenario.Bound, counts [execution.Statuses]int64, rows []*execution.Execution) {
 	total := int64(len(rows))
 	for _, b := range bounds {
 		of := execution.None
@@ -258,12 +258,12 @@ func (t *tally) expect(r *verdict.Run, what string, bounds []scenario.Bound, cou
 			of, _ = execution.ParseStatus(b.Of)
 		}
 		if n := counts[of]; !b.Holds(n, total) {
-			t.unmet(r, what, b, of, n, total, rows)
+			t.addUnmetBound(r, what, b, of, n, total, rows)
 		}
 	}
 }
 
-func violate(r *verdict.Run, name, statement, message string) {
+func addViolation(r *verdict.Run, name, statement, message string) {
 	r.Violations = append(r.Violations, verdict.Violation{
 		Name: name, Statement: statement, Seed: r.Seed, Step: r.Steps, At: r.Virtual, Message: message,
 	})

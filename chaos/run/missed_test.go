@@ -38,9 +38,9 @@ func missedRun(t *testing.T, bound scenario.Bound, rows ...execution.Execution) 
 	for i := range rows {
 		all = append(all, &rows[i])
 	}
-	j.show()
+	j.flushWaiting()
 	last := lastRows(all)
-	j.tally.expect(&r, "executions", []scenario.Bound{bound}, counts(last), last)
+	j.tally.judgeBounds(&r, "executions", []scenario.Bound{bound}, statusCounts(last), last)
 	if len(r.Violations) != 1 || r.Violations[0].Name != "expectation" {
 		t.Fatalf("want one unmet expectation, got %+v", r.Violations)
 	}
@@ -207,12 +207,12 @@ func TestAnUnmetBoundSaysWhatIsNotInTheRows(t *testing.T) {
 	} {
 		j.Observe(&e)
 	}
-	j.show()
+	j.flushWaiting()
 	rows := []*execution.Execution{
 		{ID: 1, Action: slow.Action, Status: execution.Timeout, FailureReason: execution.RunTimeout, Result: execution.Result{FailedBy: execution.Worker}},
 		{ID: 2, Action: slow.Action, Status: execution.Failed, FailureReason: execution.NoWorkers, Result: execution.Result{FailedBy: execution.Scheduler}},
 	}
-	got := j.tally.explain(scenario.Bound{Of: "completed", Op: ">=", Value: 2}, execution.Completed, 0, 2, rows).lines
+	got := j.tally.explainShortfall(scenario.Bound{Of: "completed", Op: ">=", Value: 2}, execution.Completed, 0, 2, rows).lines
 	want := []string{
 		"1 of slow ended as failed, no_workers, decided by the scheduler: execution 2",
 		"1 of slow ended as timeout, run_timeout (a run takes 8s to 12s and may take 5s), decided by the worker: execution 1",

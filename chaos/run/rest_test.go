@@ -98,7 +98,7 @@ func TestAnAlertKeepsARunGoingForAsLongAsItMay(t *testing.T) {
 			Clock: wall{time.Now()}, Every: telemetry.SampleInterval, Patience: time.Hour, Emit: func(history.Event) {},
 		})
 		a.brake(1)
-		a.look(0, nil)
+		a.takeSample(0, nil)
 		resting(t, a, 0, func(r *Rest, l *left) {
 			l.actions = true
 			after(r, time.Hour)

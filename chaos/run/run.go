@@ -40,13 +40,13 @@ func Horizon(s *scenario.Scenario, c config.Config) time.Duration {
 			// A trigger comes while there is work, so at the end of the workload at the latest.
 			begin = s.LastSubmission() + settle/2 + f.When.Plus
 		}
-		last = max(last, begin+lasts(s, f, c))
+		last = max(last, begin+longestEffect(s, f, c))
 	}
 	return last + settle + Linger
 }
 
-// lasts is an upper bound of the time from a fault's beginning to its last effect.
-func lasts(s *scenario.Scenario, f *scenario.Fault, c config.Config) time.Duration {
+// longestEffect is an upper bound of the time from a fault's beginning to its last effect.
+func longestEffect(s *scenario.Scenario, f *scenario.Fault, c config.Config) time.Duration {
 	_, targets := s.Cluster.Names().Select(f.Spec.Strikes().Target)
 	return f.Kind.Lasts(f.Spec, fault.Bounds{
 		For: f.For, RestartAfter: f.RestartAfter, Targets: targets, Stop: c.Worker.ShutdownTimeout + invariant.BoundsOf(c).Slack,

@@ -72,15 +72,15 @@ func (t *tally) Observe(e *history.Event) {
 			delete(t.idle, e.Worker)
 		}
 		if at, known := t.renewed[e.Incarnation]; known && e.Lifecycle == execution.Lost {
-			t.detected(LostWorker, e.At-at)
+			t.noteDetection(LostWorker, e.At-at)
 		}
 	case history.CancelRequested:
 		t.asked[e.Chain] = true
 	case history.Orchestrated:
-		t.detected(Ended, e.Due)
+		t.noteDetection(Ended, e.Due)
 	case history.Transition:
 		t.last.Set(e.Execution, moment{e.At, e.Step})
-		t.dispatch(e)
+		t.timeDispatch(e)
 		if e.To == execution.Completed {
 			if t.struck {
 				t.after++
@@ -107,12 +107,12 @@ const (
 	Ended      = "ended"
 )
 
-func (t *tally) detected(what string, took time.Duration) {
+func (t *tally) noteDetection(what string, took time.Duration) {
 	t.detection[what] = max(t.detection[what], took)
 }
 
-// dispatch times dispatches that are not claimed.
-func (t *tally) dispatch(e *history.Event) {
+// timeDispatch times dispatches that are not claimed.
+func (t *tally) timeDispatch(e *history.Event) {
 	if e.To == execution.Scheduled {
 		t.scheduled.Set(e.Execution, e.At)
 		return
@@ -121,12 +121,12 @@ func (t *tally) dispatch(e *history.Event) {
 		return
 	}
 	if e.By != execution.Worker && (e.To == execution.Requested || e.To == execution.Failed) {
-		t.detected(Unclaimed, e.At-t.scheduled.Get(e.Execution))
+		t.noteDetection(Unclaimed, e.At-t.scheduled.Get(e.Execution))
 	}
 	t.scheduled.Delete(e.Execution)
 }
 
-// fill writes the figures into a run.
-func (t *tally) fill(r *verdict.Run) {
+// fillFigures writes the figures into a run.
+func (t *tally) fillFigures(r *verdict.Run) {
 	r.Texts, r.CompletedBefore, r.CompletedAfter, r.Detection = t.texts, t.before, t.after, t.detection
 }

@@ -42,8 +42,8 @@ func TestEveryKilledMutantHasActedBefore(t *testing.T) {
 // recorded runs the kill of a mutant again, and requires that recording leaves the run unchanged.
 func recorded(t *testing.T, k *Kill, o sim.Options) *verdict.Record {
 	t.Helper()
-	rec, _ := record(k.Target, o)
-	if r := once(k.Target, o); r.Hash != rec.Hash || r.Steps != rec.Steps {
+	rec, _ := recordRun(k.Target, o)
+	if r := runOnce(k.Target, o); r.Hash != rec.Hash || r.Steps != rec.Steps {
 		t.Errorf("%s, seed %d: the run is another one when it is recorded", k.Target, k.Seed)
 	}
 	return rec

@@ -36,7 +36,7 @@ type finding struct {
 
 // measured is the measurement of a kill.
 func measured(k *Kill) *finding {
-	rec, _ := record(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant})
+	rec, _ := recordRun(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant})
 	v := sameViolation(rec, k.Violation())
 	if v == nil {
 		return nil

@@ -24,7 +24,7 @@ type Mismatch struct {
 // Double runs a seed twice and compares the histories. It returns nil if they are equal.
 func Double(t Target, seed uint64, f *mutant.Mutant) *Mismatch {
 	o := sim.Options{Seed: seed, Mutant: f}
-	return compareRuns(once, t, once(t, o), o)
+	return compareRuns(runOnce, t, runOnce(t, o), o)
 }
 
 // compareRuns runs a seed again and finds the difference.
@@ -73,9 +73,9 @@ func firstDifference(a, b []history.Event) int {
 	return -1
 }
 
-// again repeats a run, and reports a difference as a violation: if a run is not a function of its
+// checkDeterminism repeats a run, and reports a difference as a violation: if a run is not a function of its
 // seed, its other findings mean nothing.
-func (s *sweep) again(t Target, r *sim.Result, o sim.Options) {
+func (s *sweep) checkDeterminism(t Target, r *sim.Result, o sim.Options) {
 	m := compareRuns(s.o.run, t, r, o)
 	if m == nil {
 		return
@@ -91,7 +91,7 @@ func (s *sweep) again(t Target, r *sim.Result, o sim.Options) {
 	}
 	v.Message += fmt.Sprintf("; they differ from event %d on", m.Index+1)
 	for i, e := range m.Events {
-		v.Message += fmt.Sprintf("\n  run %d: %s", i+1, s.describe(e, m.Records[i]))
+		v.Message += fmt.Sprintf("\n  run %d: %s", i+1, s.describeEvent(e, m.Records[i]))
 		if e != nil {
 			v.Step, v.At = e.Step, e.At
 		}
@@ -99,7 +99,7 @@ func (s *sweep) again(t Target, r *sim.Result, o sim.Options) {
 	r.Violations = append(r.Violations, v)
 }
 
-func (s *sweep) describe(e *history.Event, r *verdict.Record) string {
+func (s *sweep) describeEvent(e *history.Event, r *verdict.Record) string {
 	switch {
 	case e == nil:
 		return "is over"

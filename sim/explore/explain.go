@@ -39,7 +39,7 @@ type Case struct {
 	key   string
 	retry int
 	// tried has the outcomes of runs without some faults, by the indexes of these faults.
-	tried map[string]tried
+	tried map[string]ablationOutcome
 }
 
 // ErrPasses means that the run to explain does not fail.
@@ -62,7 +62,7 @@ func NewCase(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*Cas
 		return nil, err
 	}
 	c := &Case{ctx: ctx, target: plain, from: t, seed: seed, mutant: f, tape: kernel.NewTape(seed, ofFaults), Most: shown}
-	rec, r := record(t, c.options(sim.Options{Seed: seed, Mutant: f, Chooser: c.tape}))
+	rec, r := recordRun(t, c.runOptions(sim.Options{Seed: seed, Mutant: f, Chooser: c.tape}))
 	c.Record = rec
 	failures := r.Failures()
 	switch {
@@ -80,11 +80,11 @@ func NewCase(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*Cas
 // lasts and whom it strikes. These draws keep their order, because they are made once.
 func ofFaults(label string) bool { return strings.HasPrefix(label, "fault/") }
 
-// options completes the options of a run.
-func (c *Case) options(o sim.Options) sim.Options {
+// runOptions completes the options of a run.
+func (c *Case) runOptions(o sim.Options) sim.Options {
 	o.Seed = c.seed
 	if o.Interrupted == nil {
-		o.Interrupted = ended(c.ctx)
+		o.Interrupted = interruptOn(c.ctx)
 	}
 	if c.from.Varied {
 		o.CutAt = vary.MostSteps
@@ -92,10 +92,10 @@ func (c *Case) options(o sim.Options) sim.Options {
 	return o
 }
 
-// again runs the case once more, beside its tape.
-func (c *Case) again(o sim.Options) *sim.Result {
+// rerunCase runs the case once more, beside its tape.
+func (c *Case) rerunCase(o sim.Options) *sim.Result {
 	o.Chooser = c.tape.Rerun()
-	return once(c.target, c.options(o))
+	return runOnce(c.target, c.runOptions(o))
 }
 
 // sameRule says that a violation is of the rule of this case: of the same invariant, or of the same
@@ -107,24 +107,24 @@ func (c *Case) sameRule(v *verdict.Violation) bool {
 // sameFailure says that a violation of the rule of this case is about its execution. An expectation
 // is missed by many executions, and its violation names only one of the largest group.
 func (c *Case) sameFailure(row rowOf, v *verdict.Violation) bool {
-	return c.same(row, v.Execution) || slices.ContainsFunc(v.Missed, func(id execution.ID) bool { return c.same(row, id) })
+	return c.isSameExecution(row, v.Execution) || slices.ContainsFunc(v.Missed, func(id execution.ID) bool { return c.isSameExecution(row, id) })
 }
 
-// follows says that the execution of the case can be found in other runs.
-func (c *Case) follows() bool { return c.Violation.Execution != 0 && c.key != "" }
+// isFollowed says that the execution of the case can be found in other runs.
+func (c *Case) isFollowed() bool { return c.Violation.Execution != 0 && c.key != "" }
 
-// breaks says that a run breaks the rule of this case; if its execution can be followed, that this
+// breaksRule says that a run breaks the rule of this case; if its execution can be followed, that this
 // execution breaks it.
-func (c *Case) breaks(r *sim.Result) bool {
+func (c *Case) breaksRule(r *sim.Result) bool {
 	return slices.ContainsFunc(r.Failures(), func(v verdict.Violation) bool {
-		return c.sameRule(&v) && (!c.follows() || c.sameFailure(r.Execution, &v))
+		return c.sameRule(&v) && (!c.isFollowed() || c.sameFailure(r.Execution, &v))
 	})
 }
 
-// found returns the sim.Options.Until of one run: it ends the run as soon as the rule of the case
+// untilBroken returns the sim.Options.Until of one run: it ends the run as soon as the rule of the case
 // is broken, or, if this is set, as soon as the case's execution breaks it. It is nil for a rule
 // that is no invariant: those are judged at the end.
-func (c *Case) found(this bool) func(sim.Findings) bool {
+func (c *Case) untilBroken(this bool) func(sim.Findings) bool {
 	if c.Violation.Invariant == 0 {
 		return nil
 	}
@@ -133,7 +133,7 @@ func (c *Case) found(this bool) func(sim.Findings) bool {
 		fresh := so.List[seen:]
 		seen = len(so.List)
 		return slices.ContainsFunc(fresh, func(f invariant.Finding) bool {
-			return f.Invariant.Number == c.Violation.Invariant && (!this || c.same(so.Execution, f.Execution))
+			return f.Invariant.Number == c.Violation.Invariant && (!this || c.isSameExecution(so.Execution, f.Execution))
 		})
 	}
 }
@@ -153,11 +153,11 @@ func chainKey(row rowOf, id execution.ID) (key string, retry int) {
 	return r.IdempotencyKey, r.RetryCount
 }
 
-// same says that an execution of another run is that of the case. It is found by its key, because
+// isSameExecution says that an execution of another run is that of the case. It is found by its key, because
 // submissions that come in another order get other numbers; without a key, by its number. If the
 // violation is about none, every one is. An expectation about executions counts one with all its
 // retries, so every retry is the same there.
-func (c *Case) same(row rowOf, id execution.ID) bool {
+func (c *Case) isSameExecution(row rowOf, id execution.ID) bool {
 	if c.Violation.Execution == 0 {
 		return true
 	}
@@ -180,31 +180,31 @@ func (c *Case) Name() string { return fmt.Sprintf("%s, seed %d", c.from, c.seed)
 // Compare compares the case with its counterparts. With a mutant that is the run without it. Else
 // these are the runs that lack one of its faults each, and the nearest seed that passes.
 func (c *Case) Compare() *explain.Explanation {
-	x := c.explanation()
+	x := c.ensureExplanation()
 	if c.mutant != nil {
-		x.Counterparts = []explain.Counterpart{c.counterpart("without the mutant "+c.mutant.Name, sim.Options{})}
+		x.Counterparts = []explain.Counterpart{c.runCounterpart("without the mutant "+c.mutant.Name, sim.Options{})}
 		return x
 	}
 	x.Counterparts = c.withoutFaults()
 	if !c.from.Varied {
-		if other, there := c.passing(); there {
+		if other, there := c.nearestPassing(); there {
 			x.Counterparts = append(x.Counterparts, other)
 		}
 	}
 	return x
 }
 
-// explanation returns the explanation of the record, empty at first.
-func (c *Case) explanation() *explain.Explanation {
+// ensureExplanation returns the explanation of the record, empty at first.
+func (c *Case) ensureExplanation() *explain.Explanation {
 	if c.Record.Explained == nil {
 		c.Record.Explained = &explain.Explanation{}
 	}
 	return c.Record.Explained
 }
 
-// telling orders counterparts: a run without any violation, a run that breaks the rule otherwise or
+// counterpartRank orders counterparts: a run without any violation, a run that breaks the rule otherwise or
 // another rule, and a run with the same failure.
-func telling(c *explain.Counterpart) int {
+func counterpartRank(c *explain.Counterpart) int {
 	switch {
 	case c.Passes && c.Breaks == "":
 		return 0
@@ -215,36 +215,36 @@ func telling(c *explain.Counterpart) int {
 }
 
 // withoutFaults compares the case with runs that each lack one fault. The list begins with the run
-// that tells most (telling); among equals, with the run that differs from the case latest.
+// that tells most (counterpartRank); among equals, with the run that differs from the case latest.
 func (c *Case) withoutFaults() (list []explain.Counterpart) {
-	began := c.began()
+	began := c.faultBeginnings()
 	for i := range c.target.Scenario.Faults {
 		f := &c.target.Scenario.Faults[i]
 		if _, struck := began[f.Name]; struck && c.ctx.Err() == nil {
-			list = append(list, c.counterpart("without the fault “"+f.Name+"”", sim.Options{LeaveOut: []int{f.Index}}))
+			list = append(list, c.runCounterpart("without the fault “"+f.Name+"”", sim.Options{LeaveOut: []int{f.Index}}))
 		}
 	}
 	slices.SortStableFunc(list, func(a, b explain.Counterpart) int {
-		return cmp.Or(telling(&a)-telling(&b), b.Difference.Same-a.Difference.Same)
+		return cmp.Or(counterpartRank(&a)-counterpartRank(&b), b.Difference.Same-a.Difference.Same)
 	})
 	return list
 }
 
-// counterpart runs the case with a change, and compares both.
-func (c *Case) counterpart(change string, o sim.Options) explain.Counterpart {
+// runCounterpart runs the case with a change, and compares both.
+func (c *Case) runCounterpart(change string, o sim.Options) explain.Counterpart {
 	var kept events
 	o.Record, o.EachExecution = &kept, true
-	r := c.again(o)
+	r := c.rerunCase(o)
 	if o.LeaveOut != nil {
-		c.noted(o.LeaveOut, r)
+		c.keepOutcome(o.LeaveOut, r)
 	}
-	return c.compared(change, r, kept)
+	return c.compareWith(change, r, kept)
 }
 
-// compared compares another run with the case.
-func (c *Case) compared(change string, r *sim.Result, kept events) explain.Counterpart {
+// compareWith compares another run with the case.
+func (c *Case) compareWith(change string, r *sim.Result, kept events) explain.Counterpart {
 	other := explain.Counterpart{
-		Change: change, Passes: !c.breaks(r), Ends: c.ends(r, kept),
+		Change: change, Passes: !c.breaksRule(r), Ends: c.describeEnd(r, kept),
 		Difference: explain.Compare(
 			explain.Run{Events: c.Record.Events, Workers: c.Record.Workers, Failed: c.failedAt()},
 			explain.Run{Events: kept, Workers: r.Workers()}, c.Violation.Execution, c.Most),
@@ -264,9 +264,9 @@ func (c *Case) failedAt() time.Duration {
 	return c.Violation.At
 }
 
-// ends says how a run ends: what it violates, or what becomes of the execution that failed in the
+// describeEnd says how a run ends: what it violates, or what becomes of the execution that failed in the
 // other one.
-func (c *Case) ends(r *sim.Result, kept events) string {
+func (c *Case) describeEnd(r *sim.Result, kept events) string {
 	failures, id := r.Failures(), c.Violation.Execution
 	switch {
 	case r.GaveUp != "":
@@ -276,7 +276,7 @@ func (c *Case) ends(r *sim.Result, kept events) string {
 	case id == 0:
 		return "breaks no rule"
 	}
-	there, known := c.there(r, kept)
+	there, known := c.matchingRow(r, kept)
 	switch {
 	case !known:
 		return fmt.Sprintf("breaks no rule, and has no execution that matches execution %d", id)
@@ -286,12 +286,12 @@ func (c *Case) ends(r *sim.Result, kept events) string {
 	return fmt.Sprintf("breaks no rule; execution %d has the number %d in that run, and is %s", id, there.ID, there.Status)
 }
 
-// there returns the execution of the case in another run. For an expectation, that is the last row
+// matchingRow returns the execution of the case in another run. For an expectation, that is the last row
 // of its chain.
-func (c *Case) there(r *sim.Result, kept events) (row execution.Execution, known bool) {
+func (c *Case) matchingRow(r *sim.Result, kept events) (row execution.Execution, known bool) {
 	for i := range kept {
 		e := &kept[i]
-		if e.Kind != history.Created || !c.same(r.Execution, e.Execution) {
+		if e.Kind != history.Created || !c.isSameExecution(r.Execution, e.Execution) {
 			continue
 		}
 		if found, there := r.Execution(e.Execution); there && (!known || found.RetryCount > row.RetryCount) {
@@ -301,17 +301,17 @@ func (c *Case) there(r *sim.Result, kept events) (row execution.Execution, known
 	return row, known
 }
 
-// passing is the run of the nearest seed that breaks no rule; false if there is none near.
-func (c *Case) passing() (explain.Counterpart, bool) {
+// nearestPassing is the run of the nearest seed that breaks no rule; false if there is none near.
+func (c *Case) nearestPassing() (explain.Counterpart, bool) {
 	for d := uint64(1); d <= nearest; d++ {
 		for _, seed := range []uint64{c.seed - d, c.seed + d} {
 			if d > c.seed && seed == c.seed-d || c.ctx.Err() != nil {
 				continue
 			}
 			var kept events
-			r := once(c.target, sim.Options{Seed: seed, Record: &kept, Interrupted: ended(c.ctx)})
+			r := runOnce(c.target, sim.Options{Seed: seed, Record: &kept, Interrupted: interruptOn(c.ctx)})
 			if len(r.Failures()) == 0 && r.GaveUp == "" {
-				other := c.compared(fmt.Sprintf("in seed %d, the nearest that passes", seed), r, kept)
+				other := c.compareWith(fmt.Sprintf("in seed %d, the nearest that passes", seed), r, kept)
 				other.Anew = true
 				return other, true
 			}
@@ -337,8 +337,8 @@ func dropHalves(count func() int, over func() bool, drop func(i, n int) bool) (c
 	return changed
 }
 
-// began returns when each fault began in the case. A fault that did not begin is missing.
-func (c *Case) began() map[string]time.Duration {
+// faultBeginnings returns when each fault began in the case. A fault that did not begin is missing.
+func (c *Case) faultBeginnings() map[string]time.Duration {
 	at := make(map[string]time.Duration)
 	for i := range c.Record.Events {
 		if e := &c.Record.Events[i]; e.Kind == history.FaultBegan {

@@ -29,8 +29,8 @@ func caseOf(t *testing.T, scenario string, seed uint64, planted string) *Case {
 
 func TestACaseRunsAgainAsItWas(t *testing.T) {
 	c := shownMutant(t)
-	plain := once(c.target, sim.Options{Seed: 4, Mutant: c.mutant})
-	again := c.again(sim.Options{Mutant: c.mutant})
+	plain := runOnce(c.target, sim.Options{Seed: 4, Mutant: c.mutant})
+	again := c.rerunCase(sim.Options{Mutant: c.mutant})
 	if plain.Hash != c.Record.Hash || again.Hash != c.Record.Hash {
 		t.Errorf("hashes: %x by the seed, %x on the tape, %x beside it", plain.Hash, c.Record.Hash, again.Hash)
 	}
@@ -74,9 +74,9 @@ func TestTheNeededFaultsAreAMinimalSet(t *testing.T) {
 // A fault that is left out takes nothing with it: the others begin when they begin with it.
 func TestALeftOutFaultLeavesTheOthers(t *testing.T) {
 	target := find(t, "network-partition")[0]
-	all := once(target, sim.Options{Seed: 3})
+	all := runOnce(target, sim.Options{Seed: 3})
 	for i := range target.Scenario.Faults {
-		r := once(target, sim.Options{Seed: 3, LeaveOut: []int{i}})
+		r := runOnce(target, sim.Options{Seed: 3, LeaveOut: []int{i}})
 		for j, f := range r.Faults {
 			if (f.Fired == 1) != (j != i && all.Faults[j].Fired == 1) && target.Scenario.Faults[j].When.After == "" {
 				t.Errorf("without fault %d: %s fired %d times", i, f.Fault, f.Fired)
@@ -93,7 +93,7 @@ func TestAFailureCountsBehindAnotherOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.follows() || !c.brokenWithout(nil) {
+	if !c.isFollowed() || !c.brokenWithout(nil) {
 		t.Errorf("the same run does not have the failure of execution %d: another one hides it", c.Violation.Execution)
 	}
 }

@@ -65,11 +65,11 @@ func (t Target) Argument() string {
 	if known, err := scenarios.Find(t.Scenario.Name); err == nil && known.Digest == t.Scenario.Digest {
 		return t.Scenario.Name
 	}
-	return quote(t.Scenario.File)
+	return shellQuote(t.Scenario.File)
 }
 
-// quote makes a path one shell word.
-func quote(path string) string {
+// shellQuote makes a path one shell word.
+func shellQuote(path string) string {
 	plain := strings.IndexFunc(path, func(r rune) bool {
 		return !strings.ContainsRune("/._-+=:@%", r) && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	}) < 0
@@ -79,9 +79,9 @@ func quote(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-// once runs one seed. A fault of the harness itself is not a verdict on the product: such a run
+// runOnce runs one seed. A fault of the harness itself is not a verdict on the product: such a run
 // counts as one that could not be judged.
-func once(t Target, o sim.Options) (r *sim.Result) {
+func runOnce(t Target, o sim.Options) (r *sim.Result) {
 	defer func() {
 		if p := recover(); p != nil {
 			r = &sim.Result{Run: verdict.Run{
@@ -93,18 +93,18 @@ func once(t Target, o sim.Options) (r *sim.Result) {
 			}
 		}
 	}()
-	r = t.run(o)
-	if r.Panic != "" && harness(r.Panic) {
+	r = t.runSeed(o)
+	if r.Panic != "" && isHarnessPanic(r.Panic) {
 		r.GaveUp, r.Panic = "the harness panicked: "+r.Panic, ""
 	}
 	return r
 }
 
-// harness says whether a panic began in a checker or a model, and not in the product. Models call
+// isHarnessPanic says whether a panic began in a checker or a model, and not in the product. Models call
 // the product and the product calls models, so the frame that panicked decides: the first frame of
 // this module below the runtime's. woven.Held panics on behalf of the product that calls it
 // without a lock.
-func harness(stack string) bool {
+func isHarnessPanic(stack string) bool {
 	lines := strings.Split(stack, "\n")
 	from := 0
 	for i, line := range lines {

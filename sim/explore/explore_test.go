@@ -125,7 +125,7 @@ func TestQuote(t *testing.T) {
 	for path, want := range map[string]string{
 		"a/b-1.yaml": "a/b-1.yaml", "a b": "'a b'", "it's": `'it'\''s'`, "$HOME": "'$HOME'", "-x": "'-x'", "": "''", "ü": "'ü'",
 	} {
-		if got := quote(path); got != want {
+		if got := shellQuote(path); got != want {
 			t.Errorf("quote(%q) = %s, want %s", path, got, want)
 		}
 	}

@@ -92,7 +92,7 @@ func isRun(profile string, seed uint64) bool {
 }
 
 func (h *historyRun) run() {
-	r := once(h.target, sim.Options{Seed: h.seed})
+	r := runOnce(h.target, sim.Options{Seed: h.seed})
 	h.hash, h.events, h.judged, h.violations = r.Hash, r.Events, r.Judged, r.Violations
 	if h.failed = r.Panic; h.failed == "" {
 		h.failed = r.GaveUp

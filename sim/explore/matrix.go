@@ -48,7 +48,7 @@ func killedAfter(ctx context.Context, f *mutant.Mutant, s *scenario.Scenario, se
 	for seed := uint64(1); seed <= uint64(seeds) && ctx.Err() == nil; seed++ {
 		for _, t := range Targets([]*scenario.Scenario{s}) {
 			runs++
-			if broken(once(t, sim.Options{Seed: seed, Mutant: f, Interrupted: ended(ctx)}).Failures(), f.Expected) {
+			if breaksInvariant(runOnce(t, sim.Options{Seed: seed, Mutant: f, Interrupted: interruptOn(ctx)}).Failures(), f.Expected) {
 				return runs
 			}
 		}
@@ -56,7 +56,7 @@ func killedAfter(ctx context.Context, f *mutant.Mutant, s *scenario.Scenario, se
 	return 0
 }
 
-func broken(violations []verdict.Violation, invariant int) bool {
+func breaksInvariant(violations []verdict.Violation, invariant int) bool {
 	for i := range violations {
 		if violations[i].Invariant == invariant {
 			return true

@@ -103,7 +103,7 @@ func Mutants(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.
 	for range min(o.Workers, len(mutants)) {
 		group.Go(func() {
 			for i := claim(); i < len(mutants); i = claim() {
-				finish(i, hunt(ctx, mutants[i], library, o, w))
+				finish(i, huntMutant(ctx, mutants[i], library, o, w))
 			}
 		})
 	}
@@ -123,12 +123,12 @@ func Mutants(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.
 	}
 }
 
-// hunt runs one mutant until a rule is violated.
-func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o MutantOptions, w *watch) *Kill {
+// huntMutant runs one mutant until a rule is violated.
+func huntMutant(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o MutantOptions, w *watch) *Kill {
 	begin := time.Now()
 	k := &Kill{Mutant: f}
 	defer func() { k.Wall = time.Since(begin) }()
-	for _, s := range order(f, library) {
+	for _, s := range ownScenarioFirst(f, library) {
 		targets := Targets([]*scenario.Scenario{s})
 		if f.Varied {
 			targets = Varied(targets)
@@ -139,7 +139,7 @@ func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o
 					k.Stopped = true
 					return k
 				}
-				r := once(t, sim.Options{Seed: seed, Mutant: f, WithoutInvariants: o.Without, Watch: w.of(t, seed, f), Interrupted: ended(ctx)})
+				r := runOnce(t, sim.Options{Seed: seed, Mutant: f, WithoutInvariants: o.Without, Watch: w.watchRun(t, seed, f), Interrupted: interruptOn(ctx)})
 				if r.Interrupted {
 					k.Stopped = true
 					return k
@@ -148,7 +148,7 @@ func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o
 				if r.GaveUp != "" {
 					k.GaveUp++
 				}
-				if k.Violations = besides(o.Own, t, r.Failures()); k.Found() {
+				if k.Violations = withoutOwnFailures(o.Own, t, r.Failures()); k.Found() {
 					k.Target, k.Seed = t, seed
 					return k
 				}
@@ -158,8 +158,8 @@ func hunt(ctx context.Context, f *mutant.Mutant, library []*scenario.Scenario, o
 	return k
 }
 
-// order puts the mutant's own scenario first.
-func order(f *mutant.Mutant, library []*scenario.Scenario) []*scenario.Scenario {
+// ownScenarioFirst puts the mutant's own scenario first.
+func ownScenarioFirst(f *mutant.Mutant, library []*scenario.Scenario) []*scenario.Scenario {
 	first := slices.Clone(library)
 	slices.SortStableFunc(first, func(a, b *scenario.Scenario) int {
 		rank := map[bool]int{true: 0, false: 1}

@@ -131,14 +131,14 @@ func TestAFaultIsNeededForOthersThanTheExecutionThatIsShown(t *testing.T) {
 	text := strings.Replace(cancelledAndLost, `"100%"`, `">= 50%"`, 1)
 	text = strings.Replace(text, "  - cancel:", "  - {action: core.after, count: 2, every: 1s}\n  - cancel:", 1)
 	c, x := explainedCase(t, "cancelled-and-lost", text, 1)
-	if len(c.Violation.Missed) != 4 || x.Needed() != 1 || !c.cancelled(x.Execution) {
+	if len(c.Violation.Missed) != 4 || x.Needed() != 1 || !c.wasCancelled(x.Execution) {
 		t.Fatalf("missed by %d, execution %d, %+v: this case shows nothing", c.Violation.Missed, x.Execution, x.Faults)
 	}
 	if !x.Same || len(x.Others) != 2 {
 		t.Errorf("ends in the same way without any fault: %v; not so: %d; want the one that the crash took, and its child", x.Same, x.Others)
 	}
 	for _, id := range x.Others {
-		if c.cancelled(id) && c.ownErrors(id) > 0 || !slices.Contains(c.Violation.Missed, id) {
+		if c.wasCancelled(id) && c.ownErrors(id) > 0 || !slices.Contains(c.Violation.Missed, id) {
 			t.Errorf("execution %d did not miss the expectation because of the crash", id)
 		}
 	}

@@ -90,7 +90,7 @@ func checkRegression(t *testing.T, s *scenario.Scenario) {
 		return
 	}
 	target := Target{Scenario: s, Profile: s.Profiles[0]}
-	if r := once(target, sim.Options{Seed: s.Regression.Seed}); len(r.Failures()) > 0 || r.GaveUp != "" {
+	if r := runOnce(target, sim.Options{Seed: s.Regression.Seed}); len(r.Failures()) > 0 || r.GaveUp != "" {
 		t.Errorf("%s fails in seed %d with no mutant planted: %v %s", s.Name, s.Regression.Seed, r.Failures(), r.GaveUp)
 	}
 	if s.Regression.Mutant == "" {
@@ -101,7 +101,7 @@ func checkRegression(t *testing.T, s *scenario.Scenario) {
 		t.Errorf("%s plants %q, which is no mutant", s.File, s.Regression.Mutant)
 		return
 	}
-	r := once(target, sim.Options{Seed: s.Regression.Seed, Mutant: planted})
+	r := runOnce(target, sim.Options{Seed: s.Regression.Seed, Mutant: planted})
 	for _, v := range r.Failures() {
 		if v.Invariant == s.Regression.Invariant {
 			return

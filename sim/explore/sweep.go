@@ -107,21 +107,21 @@ type Outcome struct {
 // returned with it.
 func Sweep(ctx context.Context, targets []Target, o Options) (*Outcome, error) {
 	s := newSweep(targets, o)
-	s.interrupted = ended(ctx)
-	err := s.pool(ctx)
+	s.interrupted = interruptOn(ctx)
+	err := s.runPool(ctx)
 	s.mu.Lock()
 	s.closed = true // a run that hung may still come back; its result is ignored
 	s.mu.Unlock()
 	out := &Outcome{Sweep: s.out}
 	s.out.Interrupted = s.done < s.total
-	if s.out.Interrupted && s.enough() {
+	if s.out.Interrupted && s.failedFast() {
 		s.out.Notes = append(s.out.Notes, fmt.Sprintf("stopped at the first failure, after %d of %d runs", s.done, s.total))
 	}
 	s.out.Judge()
 	if err == nil {
-		out.Records = s.records(ctx)
+		out.Records = s.makeRecords(ctx)
 	} else {
-		s.unrecorded()
+		s.markUnrecorded()
 	}
 	for i, t := range targets {
 		violations := s.out.Scenarios[i].Violations
@@ -157,12 +157,12 @@ func newSweep(targets []Target, o Options) *sweep {
 		o.Workers = runtime.GOMAXPROCS(0)
 	}
 	if o.run == nil {
-		o.run = once
+		o.run = runOnce
 	}
 	s := &sweep{o: o, targets: targets, start: time.Now()}
 	s.out = &verdict.Sweep{Go: runtime.Version(), Commit: Commit()}
 	for i, t := range targets {
-		s.total += o.Share.Count(i, t.seeds(o))
+		s.total += o.Share.Count(i, t.seedCount(o))
 		s.out.Scenarios = append(s.out.Scenarios, newScenario(t, i, o))
 	}
 	s.at.Total = s.total
@@ -172,14 +172,14 @@ func newSweep(targets []Target, o Options) *sweep {
 // newScenario is the result of the i-th target, still without runs.
 func newScenario(t Target, i int, o Options) *verdict.Scenario {
 	about := verdict.Scenario{
-		Name: t.Scenario.Name, About: t.Scenario.About, World: "sim", Strategy: t.strategy(), Profile: t.Profile, Digest: t.Scenario.Digest,
+		Name: t.Scenario.Name, About: t.Scenario.About, World: "sim", Strategy: t.strategyName(), Profile: t.Profile, Digest: t.Scenario.Digest,
 	}
 	if o.Mutant != nil {
 		about.Mutant = o.Mutant.Name
 	}
 	e := t.Scenario.Expect(t.Profile)
 	return verdict.NewScenario(about, verdict.Want{
-		Seeds: o.Share.Count(i, t.seeds(o)), Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0, Share: !o.Share.Whole(),
+		Seeds: o.Share.Count(i, t.seedCount(o)), Sometimes: e.Sometimes, Texts: e.Texts, Faults: len(t.Scenario.Faults) > 0, Share: !o.Share.Whole(),
 	})
 }
 
@@ -191,15 +191,15 @@ func Judge(t Target, r *verdict.Run, f *mutant.Mutant) *verdict.Scenario {
 	return s
 }
 
-// pool runs the jobs and waits until they are done, or until one hangs.
-func (s *sweep) pool(ctx context.Context) error {
+// runPool runs the jobs and waits until they are done, or until one hangs.
+func (s *sweep) runPool(ctx context.Context) error {
 	hung := make(chan *Hung, s.o.Workers)
 	s.watch = newWatch(s.o.Patience, func(h *Hung) { hung <- h })
 	over := make(chan struct{})
 	var group sync.WaitGroup
 	for range min(s.o.Workers, s.total) {
 		group.Go(func() {
-			for ctx.Err() == nil && s.job() {
+			for ctx.Err() == nil && s.runNext() {
 			}
 		})
 	}
@@ -216,33 +216,33 @@ func (s *sweep) pool(ctx context.Context) error {
 	}
 }
 
-// job runs the next run; false if there is none.
-func (s *sweep) job() bool {
-	target, n, there := s.claim()
+// runNext runs the next run; false if there is none.
+func (s *sweep) runNext() bool {
+	target, n, there := s.claimRun()
 	if !there {
 		return false
 	}
 	t, seed := s.targets[target], s.o.First+uint64(n)
 	begin := time.Now()
-	o := sim.Options{Seed: seed, Mutant: s.o.Mutant, Watch: s.watch.of(t, seed, s.o.Mutant), Interrupted: s.interrupted}
+	o := sim.Options{Seed: seed, Mutant: s.o.Mutant, Watch: s.watch.watchRun(t, seed, s.o.Mutant), Interrupted: s.interrupted}
 	r := s.o.run(t, o)
 	if r.Interrupted {
 		return false
 	}
 	if n < s.o.Double {
-		s.again(t, r, o)
+		s.checkDeterminism(t, r, o)
 	}
-	s.add(target, r, time.Since(begin))
+	s.addResult(target, r, time.Since(begin))
 	return true
 }
 
-// claim returns the next run of this share: a target, and the index of its seed, from 0. Target and
+// claimRun returns the next run of this share: a target, and the index of its seed, from 0. Target and
 // index together decide the share, so that each target and each seed is spread over all shares.
-func (s *sweep) claim() (target, n int, there bool) {
+func (s *sweep) claimRun() (target, n int, there bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for !s.closed && !s.enough() {
-		target, n, there = s.next.take(s.targets, s.o)
+	for !s.closed && !s.failedFast() {
+		target, n, there = s.next.nextRun(s.targets, s.o)
 		if !there || s.o.Share.Has(target+n) {
 			return target, n, there
 		}
@@ -250,10 +250,10 @@ func (s *sweep) claim() (target, n int, there bool) {
 	return 0, 0, false
 }
 
-// enough says that a failure ended the sweep.
-func (s *sweep) enough() bool { return s.o.FailFast && s.at.Failing > 0 }
+// failedFast says that a failure ended the sweep.
+func (s *sweep) failedFast() bool { return s.o.FailFast && s.at.Failing > 0 }
 
-func (s *sweep) add(target int, r *sim.Result, wall time.Duration) {
+func (s *sweep) addResult(target int, r *sim.Result, wall time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -282,9 +282,9 @@ func (s *sweep) add(target int, r *sim.Result, wall time.Duration) {
 // forRecords is how long making the records may take after an interruption.
 const forRecords = 500 * time.Millisecond
 
-// records runs the smallest failing seed of every failed target again, with a record. When ctx has
+// makeRecords runs the smallest failing seed of every failed target again, with a record. When ctx has
 // ended, it takes only as long as a user who interrupts a program will wait.
-func (s *sweep) records(ctx context.Context) []*verdict.Record {
+func (s *sweep) makeRecords(ctx context.Context) []*verdict.Record {
 	var records []*verdict.Record
 	var told []Target
 	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -307,7 +307,7 @@ func (s *sweep) records(ctx context.Context) []*verdict.Record {
 		records = append(records, rec)
 		told = append(told, t)
 	}
-	s.explain(late, told, records)
+	s.explainRecords(late, told, records)
 	return records
 }
 
@@ -315,12 +315,12 @@ func (s *sweep) records(ctx context.Context) []*verdict.Record {
 // shares, and returns the records. The targets are those of its results, in their order.
 func Retell(ctx context.Context, merged *verdict.Sweep, targets []Target, f *mutant.Mutant) []*verdict.Record {
 	s := &sweep{o: Options{Mutant: f, Workers: runtime.GOMAXPROCS(0)}, targets: targets, out: merged}
-	return s.records(ctx)
+	return s.makeRecords(ctx)
 }
 
-// explain compares every recorded failure with its counterpart and finds the faults that it needed.
+// explainRecords compares every recorded failure with its counterpart and finds the faults that it needed.
 // It leaves that out when ctx has ended.
-func (s *sweep) explain(ctx context.Context, targets []Target, records []*verdict.Record) {
+func (s *sweep) explainRecords(ctx context.Context, targets []Target, records []*verdict.Record) {
 	var group sync.WaitGroup
 	next := make(chan int)
 	for range min(s.o.Workers, len(records)) {
@@ -343,8 +343,8 @@ func (s *sweep) explain(ctx context.Context, targets []Target, records []*verdic
 	group.Wait()
 }
 
-// unrecorded notes for everything that failed that its story is missing, because a run hung.
-func (s *sweep) unrecorded() {
+// markUnrecorded notes for everything that failed that its story is missing, because a run hung.
+func (s *sweep) markUnrecorded() {
 	for _, sc := range s.out.Scenarios {
 		if sc.Failing > 0 {
 			sc.NotRecorded(fmt.Sprintf("seed %d was not recorded: another run hung", sc.FirstFailing))
@@ -387,8 +387,8 @@ func newWatch(patience time.Duration, stuck func(*Hung)) *watch {
 	return w
 }
 
-// of is the sim.Options.Watch of one run.
-func (w *watch) of(t Target, seed uint64, f *mutant.Mutant) func(*kernel.Kernel) func() {
+// watchRun is the sim.Options.Watch of one run.
+func (w *watch) watchRun(t Target, seed uint64, f *mutant.Mutant) func(*kernel.Kernel) func() {
 	return func(k *kernel.Kernel) func() {
 		w.mu.Lock()
 		w.runs[k] = Hung{Target: t, Seed: seed, Mutant: f}

@@ -123,12 +123,12 @@ func without(kind *fault.Kind) func(Target, sim.Options) *sim.Result {
 	return func(target Target, o sim.Options) *sim.Result {
 		o.Without = []string{kind.Name}
 		if testenv.All() {
-			return once(target, o)
+			return runOnce(target, o)
 		}
 		mu.Lock()
 		defer mu.Unlock()
 		if first[target] == nil {
-			first[target] = once(target, o)
+			first[target] = runOnce(target, o)
 		}
 		again := *first[target]
 		again.Seed = o.Seed
@@ -158,7 +158,7 @@ func TestEveryInvariantIsMissed(t *testing.T) {
 			continue // TestEveryMutantIsKilled reports this
 		}
 		named[k.Mutant.Expected]++
-		r := once(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant, WithoutInvariants: []int{k.Mutant.Expected}})
+		r := runOnce(k.Target, sim.Options{Seed: k.Seed, Mutant: k.Mutant, WithoutInvariants: []int{k.Mutant.Expected}})
 		survivor := Kill{Mutant: k.Mutant, Violations: r.Failures()}
 		if survivor.Killed() {
 			t.Errorf("%s still counts as killed by invariant %d, which was left out", k.Mutant.Name, k.Mutant.Expected)
@@ -218,7 +218,7 @@ func killsOne(s *scenario.Scenario, mutants []*mutant.Mutant, seeds int) bool {
 	for seed := uint64(1); seed <= uint64(seeds); seed++ {
 		for _, f := range mutants {
 			for _, target := range Targets([]*scenario.Scenario{s}) {
-				if broken(once(target, sim.Options{Seed: seed, Mutant: f}).Failures(), f.Expected) {
+				if breaksInvariant(runOnce(target, sim.Options{Seed: seed, Mutant: f}).Failures(), f.Expected) {
 					return true
 				}
 			}

@@ -30,7 +30,7 @@ func TestVariedRunsStandBesideThePlainOnes(t *testing.T) {
 		t.Errorf("%d varied runs, %s: %v %q", varied.Seeds, varied.Strategy, varied.Verdict, varied.Why)
 	}
 	target := Varied(plain)[0]
-	a, b := once(target, sim.Options{Seed: 3}), once(target, sim.Options{Seed: 3})
+	a, b := runOnce(target, sim.Options{Seed: 3}), runOnce(target, sim.Options{Seed: 3})
 	if a.Hash != b.Hash || len(a.Varied) == 0 || !slices.Equal(a.Varied, b.Varied) {
 		t.Errorf("one seed has the histories %016x and %016x, drawn as %q and %q", a.Hash, b.Hash, a.Varied, b.Varied)
 	}
@@ -45,7 +45,7 @@ func TestEveryTargetGetsItsSeedsInTurn(t *testing.T) {
 	o := Options{Seeds: 10, Varied: 3}
 	seen := make(map[int][]int)
 	var at turn
-	for target, n, left := at.take(targets, o); left; target, n, left = at.take(targets, o) {
+	for target, n, left := at.nextRun(targets, o); left; target, n, left = at.nextRun(targets, o) {
 		seen[target] = append(seen[target], n)
 	}
 	if len(seen[0]) != 10 || len(seen[3]) != 3 || !slices.IsSorted(seen[0]) || !slices.Equal(seen[3], []int{0, 1, 2}) || Runs(targets, o) != 26 {

@@ -47,7 +47,7 @@ func explainMutant(t *testing.T, f *mutant.Mutant) (lines int) {
 	}
 	w := newWatch(0, func(h *Hung) { panic(h.Error()) })
 	defer w.dog.Close()
-	k := hunt(t.Context(), f, library, MutantOptions{Seeds: 500}, w)
+	k := huntMutant(t.Context(), f, library, MutantOptions{Seeds: 500}, w)
 	if !k.Killed() {
 		t.Errorf("%s: %s", f.Name, k.Summary())
 		return 0

@@ -34,8 +34,8 @@ func takeArena() *arena {
 	return new(arena)
 }
 
-// context returns a context that is zero except for the function that ends it.
-func (a *arena) context() *kernelContext {
+// takeContext returns a context that is zero except for the function that ends it.
+func (a *arena) takeContext() *kernelContext {
 	if a.used < keptBlocks*keptBlock {
 		block := a.used / keptBlock
 		if block == len(a.kept) {
@@ -52,14 +52,14 @@ func (a *arena) context() *kernelContext {
 	return c
 }
 
-// giveBack passes the arena on to another kernel. Nothing may use its contexts any more.
-func (a *arena) giveBack() {
-	a.empty()
+// returnToPool passes the arena on to another kernel. Nothing may use its contexts any more.
+func (a *arena) returnToPool() {
+	a.clearContexts()
 	arenas.Put(a)
 }
 
-// empty removes everything of the run from the arena, except the functions that end its contexts.
-func (a *arena) empty() {
+// clearContexts removes everything of the run from the arena, except the functions that end its contexts.
+func (a *arena) clearContexts() {
 	for i := range a.used {
 		c := &a.kept[i/keptBlock][i%keptBlock]
 		*c = kernelContext{end: c.end}

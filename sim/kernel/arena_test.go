@@ -14,13 +14,13 @@ func TestAnArenaIsHandedOnEmpty(t *testing.T) {
 	a := new(arena)
 	ends := 0
 	for range some {
-		c := a.context()
+		c := a.takeContext()
 		*c = kernelContext{
 			k: new(Kernel), parent: context.Background(), up: new(kernelContext), err: context.Canceled, deadline: time.Second, hasDeadline: true,
 			limited: true, end: func() { ends++ },
 		}
 	}
-	a.empty() // and not given back: its functions end no context
+	a.clearContexts() // and not given back: its functions end no context
 	if a.used != 0 || a.more != nil {
 		t.Errorf("%d contexts are in use, and %d more are left", a.used, len(a.more))
 	}
@@ -41,9 +41,9 @@ func TestAnArenaIsHandedOnEmpty(t *testing.T) {
 func TestAnArenaKeepsABoundedNumberOfContexts(t *testing.T) {
 	a := new(arena)
 	for range keptBlocks*keptBlock + 1 {
-		a.context()
+		a.takeContext()
 	}
-	if a.empty(); len(a.kept) != keptBlocks || a.used != 0 || a.more != nil {
+	if a.clearContexts(); len(a.kept) != keptBlocks || a.used != 0 || a.more != nil {
 		t.Errorf("%d blocks are kept, %d contexts are in use, and %d more are left", len(a.kept), a.used, len(a.more))
 	}
 }

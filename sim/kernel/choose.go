@@ -26,11 +26,11 @@ type Stream struct {
 	id      uint64
 
 	// The random chooser keeps its generator here, so that it needs no map to find it.
-	owner *random
+	owner *randomChooser
 	pcg   rand.PCG
 
 	// matter is what About set for the next draw; zero if nothing was set. Only tapes read it.
-	matter matter
+	matter drawName
 }
 
 // NewStream returns a stream outside any kernel, for testing a chooser.
@@ -40,7 +40,7 @@ func NewStream(c Chooser, label string) *Stream { return &Stream{chooser: c, lab
 // the number and the epoch of an execution. It does not change what a run draws. But a rerun of a
 // [Tape] finds the draw by this name, even if it draws at another time or from another stream.
 func (s *Stream) About(a, b uint64) *Stream {
-	s.matter = matter{a, b}
+	s.matter = drawName{a, b}
 	return s
 }
 
@@ -140,23 +140,23 @@ func (s *Stream) Chance(perMillion uint64) bool {
 	return s.Uint64N(million) >= million-perMillion
 }
 
-type random struct{ seed uint64 }
+type randomChooser struct{ seed uint64 }
 
 // NewRandom returns a chooser that draws every stream from a generator of its own, seeded from seed
 // and the stream's label. The same seed gives the same numbers in every process and Go version: the
 // generator is PCG and the bounded draw is ours.
-func NewRandom(seed uint64) Chooser { return &random{seed: seed} }
+func NewRandom(seed uint64) Chooser { return &randomChooser{seed: seed} }
 
-func (r *random) Choose(s *Stream, n uint64) uint64 {
-	v, _ := r.draw(s, n)
+func (r *randomChooser) Choose(s *Stream, n uint64) uint64 {
+	v, _ := r.drawRaw(s, n)
 	return v
 }
 
-// draw returns a number below n, and the 64-bit number that it was made of.
-func (r *random) draw(s *Stream, n uint64) (v, raw uint64) {
+// drawRaw returns a number below n, and the 64-bit number that it was made of.
+func (r *randomChooser) drawRaw(s *Stream, n uint64) (v, raw uint64) {
 	if s.owner != r {
 		h := hashLabel(r.seed, s.label)
-		s.pcg.Seed(h, mix(h+0x9e3779b97f4a7c15))
+		s.pcg.Seed(h, mixBits(h+0x9e3779b97f4a7c15))
 		s.owner = r
 	}
 	// Lemire's multiplication: unbiased, and a division only in rare cases.
@@ -173,16 +173,16 @@ func (r *random) draw(s *Stream, n uint64) (v, raw uint64) {
 
 // hashLabel is FNV-1a over the label, with the seed mixed in.
 func hashLabel(seed uint64, label string) uint64 {
-	h := uint64(14695981039346656037) ^ mix(seed)
+	h := uint64(14695981039346656037) ^ mixBits(seed)
 	for i := range len(label) {
 		h ^= uint64(label[i])
 		h *= 1099511628211
 	}
-	return mix(h)
+	return mixBits(h)
 }
 
-// mix is the finalizer of SplitMix64.
-func mix(x uint64) uint64 {
+// mixBits is the finalizer of SplitMix64.
+func mixBits(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb

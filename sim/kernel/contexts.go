@@ -103,7 +103,7 @@ func (k *Kernel) withTimeout(parent context.Context, p *Process, d time.Duration
 	}
 	now := k.now
 	if p != nil {
-		now = p.clock.wall()
+		now = p.clock.wallReading()
 	}
 	if deadline := addSaturated(now, d); !c.hasDeadline || deadline < c.deadline {
 		c.deadline, c.hasDeadline = deadline, true
@@ -113,13 +113,13 @@ func (k *Kernel) withTimeout(parent context.Context, p *Process, d time.Duration
 	case d <= 0:
 		c.cancel(context.DeadlineExceeded)
 	default:
-		c.timer = k.arm(p, d, c, Wait{})
+		c.timer = k.armTimer(p, d, c, Wait{})
 	}
 	return c, c.cancelFunc()
 }
 
 func (k *Kernel) newContext(parent context.Context) *kernelContext {
-	c := k.arena.context()
+	c := k.arena.takeContext()
 	c.k, c.parent = k, parent
 	if above, ours := parent.(*kernelContext); ours && above.k == k {
 		c.deadline, c.hasDeadline = above.deadline, above.hasDeadline
@@ -162,12 +162,12 @@ func (k *Kernel) Watch(ctx context.Context, limited bool) {
 
 func (kc *kernelContext) cancelFunc() context.CancelFunc {
 	if kc.end == nil {
-		kc.end = kc.endByHand
+		kc.end = kc.endExplicitly
 	}
 	return kc.end
 }
 
-func (kc *kernelContext) endByHand() {
+func (kc *kernelContext) endExplicitly() {
 	if t := kc.maker; t != nil {
 		if kc.maker = nil; kc.limited {
 			t.held.Limited--
@@ -188,14 +188,14 @@ func (kc *kernelContext) cancel(err error) {
 	}
 	kc.err = err
 	if t := kc.timer; t.t != nil && t.t.gen == t.gen {
-		kc.k.disarm(t.t)
+		kc.k.disarmTimer(t.t)
 	}
 	if kc.up != nil {
 		kc.up.dropChild(kc)
 		kc.up = nil
 	}
 	for w := kc.firstWait; w != nil; w = kc.firstWait {
-		Wait{w: w, gen: w.gen}.resolve(waitContext)
+		Wait{w: w, gen: w.gen}.resolveAs(waitContext)
 	}
 	for child := kc.firstChild; child != nil; child = kc.firstChild {
 		child.cancel(err)

@@ -18,30 +18,30 @@ func (p *Process) Crash() {
 	}
 	p.state = processCrashed
 	p.stalled = nil
-	k.queue.extract(p, nil)
+	k.queue.extractTasks(p, nil)
 	if p.machine.frozen {
 		p.machine.unfreeze()
 	}
 	for t := p.first; t != nil; {
 		next := t.next
 		if t != k.running { // it is below us on the stack
-			k.kill(t)
+			k.killTask(t)
 		}
 		t = next
 	}
 	if p.first == nil {
-		p.finish()
+		p.endProcess()
 	}
 	k.CheckAlive()
 }
 
-// kill ends a task that is at a yield point or has not run yet.
-func (k *Kernel) kill(t *Task) {
+// killTask ends a task that is at a yield point or has not run yet.
+func (k *Kernel) killTask(t *Task) {
 	if t.ended {
 		return
 	}
 	if t.wait != nil {
-		t.wait.release()
+		t.wait.returnToPool()
 		t.wait = nil
 	}
 	if c := t.coro; c != nil {
@@ -110,7 +110,7 @@ type pointCounter struct {
 	n       uint64
 }
 
-func (k *Kernel) counter(process string) *pointCounter {
+func (k *Kernel) pointCounterFor(process string) *pointCounter {
 	c := k.points[process]
 	if c == nil {
 		c = &pointCounter{process: process}

@@ -62,7 +62,7 @@ type Kernel struct {
 
 	now     time.Duration
 	step    uint64
-	spin    spin
+	spin    spinCount
 	horizon time.Duration
 
 	queue     runQueue
@@ -124,15 +124,15 @@ func New(opts Options) *Kernel {
 	if k.start.IsZero() {
 		k.start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	if b, wants := opts.Chooser.(bound); wants {
-		b.bind(k)
+	if b, wants := opts.Chooser.(kernelBinder); wants {
+		b.bindKernel(k)
 	}
 	k.schedule = k.Stream("kernel/schedule")
 	if p := opts.PauseAt; p != nil {
-		k.pausePoint = k.counter(p.Process)
+		k.pausePoint = k.pointCounterFor(p.Process)
 	}
 	if c := opts.CrashAt; c != nil {
-		k.crashPoint = k.counter(c.Process)
+		k.crashPoint = k.pointCounterFor(c.Process)
 	}
 	return k
 }
@@ -227,21 +227,21 @@ func (k *Kernel) Run(done func() bool, horizon time.Duration) Stop {
 			return StopDone
 		case k.step >= k.maxSteps:
 			return StopMaxSteps
-		case k.spin.steps >= spinLook && k.spinning():
+		case k.spin.steps >= spinLook && k.isSpinning():
 			return StopSpin
 		case k.step&63 == 0 && k.opts.Interrupted != nil && k.opts.Interrupted():
 			return StopInterrupted
 		}
-		if stop := k.next(); stop != 0 {
+		if stop := k.makeStep(); stop != 0 {
 			return stop
 		}
 	}
 }
 
-// next makes one step, or returns the reason why there is none.
-func (k *Kernel) next() Stop {
+// makeStep makes one step, or returns the reason why there is none.
+func (k *Kernel) makeStep() Stop {
 	n := uint64(k.queue.len())
-	timer := k.timers.len() > 0 && k.timers.first().at <= k.horizon
+	timer := k.timers.len() > 0 && k.timers.firstSlot().at <= k.horizon
 	alternatives := n
 	if timer && k.opts.TimeIsChoice {
 		alternatives++
@@ -266,7 +266,7 @@ func (k *Kernel) next() Stop {
 		k.fireTimer()
 		return 0
 	}
-	t := k.queue.take(int(i))
+	t := k.queue.removeAt(int(i))
 	k.beginStep(t)
 	if t.crashNext && t.resumedDone() {
 		t.crashNext = false
@@ -281,11 +281,11 @@ func (k *Kernel) next() Stop {
 func (k *Kernel) beginStep(t *Task) {
 	k.step++
 	if k.now != k.spin.at {
-		k.spin = spin{at: k.now}
+		k.spin = spinCount{at: k.now}
 	}
 	k.spin.steps++
 	if k.spin.tasks != nil {
-		k.spin.tasks[spinner(t)]++
+		k.spin.tasks[spinnerName(t)]++
 	}
 	if k.step&63 == 0 {
 		k.progress.Add(1)
@@ -301,7 +301,7 @@ func (k *Kernel) Runnable(i uint64) *Task {
 	if i >= uint64(k.queue.len()) {
 		return nil
 	}
-	return k.queue.at(int(i))
+	return k.queue.taskAt(int(i))
 }
 
 // NextTimer returns when the next timer is due; false if none is armed.
@@ -309,7 +309,7 @@ func (k *Kernel) NextTimer() (time.Duration, bool) {
 	if k.timers.len() == 0 {
 		return 0, false
 	}
-	return k.timers.first().at, true
+	return k.timers.firstSlot().at, true
 }
 
 // Close ends every task, with all effects suppressed and without OnEnd callbacks. Afterwards no
@@ -333,7 +333,7 @@ func (k *Kernel) Close() {
 	for _, p := range k.processes {
 		for t := p.first; t != nil; {
 			next := t.next
-			k.kill(t)
+			k.killTask(t)
 			t = next
 		}
 	}
@@ -341,6 +341,6 @@ func (k *Kernel) Close() {
 		c.stop() // idle: it returns, without Goexit
 	}
 	k.processes, k.coroPool, k.timers, k.timerPool, k.waitPool = nil, nil, timers{}, nil, nil
-	k.arena.giveBack()
+	k.arena.returnToPool()
 	k.arena = nil
 }

@@ -192,14 +192,14 @@ func TestTimersAgainstSorting(t *testing.T) {
 				seq++
 				tm := &timer{at: due(), seq: seq}
 				all = append(all, tm)
-				ts.push(tm)
+				ts.addTimer(tm)
 			case what < 8 && len(all) > 0:
 				i := int(s.Uint64N(uint64(len(all))))
-				ts.remove(all[i])
+				ts.removeTimer(all[i])
 				all = slices.Delete(all, i, i+1)
 			case what == 8 && s.Uint64N(10) == 0:
 				keep := all[:0:0]
-				ts.filter(func(tm *timer) bool {
+				ts.filterTimers(func(tm *timer) bool {
 					if tm.seq%7 == 0 {
 						return false
 					}
@@ -210,12 +210,12 @@ func TestTimersAgainstSorting(t *testing.T) {
 				all = keep
 			case len(all) > 0:
 				sorted()
-				first := ts.first()
+				first := ts.firstSlot()
 				if first.t != all[0] || first.at != all[0].at {
 					t.Fatalf("got (%d, %d), want (%d, %d)", first.at, first.seq, all[0].at, all[0].seq)
 				}
 				now = first.at
-				ts.remove(first.t)
+				ts.removeTimer(first.t)
 				all = all[1:]
 			}
 			if ts.len() != len(all) {
@@ -224,10 +224,10 @@ func TestTimersAgainstSorting(t *testing.T) {
 		}
 		sorted()
 		for _, want := range all {
-			if got := ts.first().t; got != want {
+			if got := ts.firstSlot().t; got != want {
 				t.Fatalf("at the end: got (%d, %d), want (%d, %d)", got.at, got.seq, want.at, want.seq)
 			}
-			ts.remove(want)
+			ts.removeTimer(want)
 		}
 	}
 }
@@ -240,7 +240,7 @@ func TestRunQueueAgainstSlice(t *testing.T) {
 	for i := range 20_000 {
 		if n := len(want); n > 0 && s.Uint64N(100) < 50 {
 			j := int(s.Uint64N(uint64(n)))
-			if got := q.take(j); got != want[j] {
+			if got := q.removeAt(j); got != want[j] {
 				t.Fatalf("operation %d: wrong task", i)
 			}
 			want = slices.Delete(want, j, j+1)
@@ -253,7 +253,7 @@ func TestRunQueueAgainstSlice(t *testing.T) {
 			want = append(want, task)
 		}
 		if i%1000 == 999 {
-			gone := q.extract(other, nil)
+			gone := q.extractTasks(other, nil)
 			n := len(want)
 			want = slices.DeleteFunc(want, func(t *Task) bool { return t.process == other })
 			if len(gone) != n-len(want) {

@@ -60,7 +60,7 @@ func (k *Kernel) NewProcess(name string) *Process {
 		k.machines[name] = m
 	}
 	k.starts[name]++
-	p := &Process{k: k, name: name, machine: m, points: k.counter(name)}
+	p := &Process{k: k, name: name, machine: m, points: k.pointCounterFor(name)}
 	p.clock = Clock{m: m, origin: monotonicOrigin(name, k.starts[name])}
 	m.processes = append(m.processes, p)
 	k.processes = append(k.processes, p)
@@ -121,7 +121,7 @@ func (p *Process) Pause() {
 		return
 	}
 	p.paused = true
-	p.stall()
+	p.stallTasks()
 	p.k.yieldIfStalled()
 }
 
@@ -129,7 +129,7 @@ func (p *Process) Pause() {
 func (p *Process) Resume() {
 	p.k.CheckAlive()
 	p.paused = false
-	p.unstall()
+	p.unstallTasks()
 }
 
 // Freeze stops the machine of the process, as when a virtual machine is suspended. The scheduler
@@ -144,7 +144,7 @@ func (p *Process) Freeze() {
 	}
 	p.machine.freeze()
 	for _, q := range p.machine.processes {
-		q.stall()
+		q.stallTasks()
 	}
 	p.k.yieldIfStalled()
 }
@@ -163,14 +163,14 @@ func (p *Process) Thaw() {
 // process has ended.
 func (p *Process) AfterMonotonic(d time.Duration, fn func()) Timer {
 	p.k.CheckAlive()
-	return p.k.arm(p, d, funcEvent(fn), Wait{})
+	return p.k.armTimer(p, d, funcEvent(fn), Wait{})
 }
 
 func (p *Process) isStalled() bool { return p.paused || p.machine.frozen }
 
-func (p *Process) stall() { p.stalled = p.k.queue.extract(p, p.stalled) }
+func (p *Process) stallTasks() { p.stalled = p.k.queue.extractTasks(p, p.stalled) }
 
-func (p *Process) unstall() {
+func (p *Process) unstallTasks() {
 	if p.isStalled() {
 		return
 	}
@@ -180,8 +180,8 @@ func (p *Process) unstall() {
 	p.stalled = nil
 }
 
-// finish ends the process when no task is left.
-func (p *Process) finish() {
+// endProcess ends the process when no task is left.
+func (p *Process) endProcess() {
 	if p.state == processEnded {
 		return
 	}
@@ -193,8 +193,8 @@ func (p *Process) finish() {
 	p.state = processEnded
 	p.paused = false
 	k.dropTimers(p)
-	k.processes = without(k.processes, p)
-	p.machine.processes = without(p.machine.processes, p)
+	k.processes = withoutProcess(k.processes, p)
+	p.machine.processes = withoutProcess(p.machine.processes, p)
 	current := k.current
 	k.current = nil
 	for _, fn := range p.onEnd {
@@ -203,7 +203,7 @@ func (p *Process) finish() {
 	k.current = current
 }
 
-func without(list []*Process, p *Process) []*Process {
+func withoutProcess(list []*Process, p *Process) []*Process {
 	for i, q := range list {
 		if q == p {
 			return append(list[:i:i], list[i+1:]...)

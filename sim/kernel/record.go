@@ -51,11 +51,11 @@ func (r *Replay) Choose(s *Stream, n uint64) uint64 {
 	c := r.choices[r.next]
 	switch {
 	case c.Stream != s.label:
-		r.diverge(fmt.Sprintf("recorded a choice of stream %q, the run asks stream %q", c.Stream, s.label))
+		r.noteDivergence(fmt.Sprintf("recorded a choice of stream %q, the run asks stream %q", c.Stream, s.label))
 	case c.N != n:
-		r.diverge(fmt.Sprintf("recorded a choice among %d of stream %q, the run asks among %d", c.N, c.Stream, n))
+		r.noteDivergence(fmt.Sprintf("recorded a choice among %d of stream %q, the run asks among %d", c.N, c.Stream, n))
 	case c.Value >= n:
-		r.diverge(fmt.Sprintf("recorded value %d is not one of %d of stream %q", c.Value, n, c.Stream))
+		r.noteDivergence(fmt.Sprintf("recorded value %d is not one of %d of stream %q", c.Value, n, c.Stream))
 	default:
 		r.next++
 		return c.Value
@@ -63,7 +63,7 @@ func (r *Replay) Choose(s *Stream, n uint64) uint64 {
 	return 0
 }
 
-func (r *Replay) diverge(text string) {
+func (r *Replay) noteDivergence(text string) {
 	r.diverged, r.at, r.text = true, r.next, text
 }
 

@@ -18,8 +18,8 @@ const (
 	spinSample = 4096
 )
 
-// spin counts the steps at one moment.
-type spin struct {
+// spinCount counts the steps at one moment.
+type spinCount struct {
 	at    time.Duration
 	steps uint64
 	// bound is the limit that was exceeded. tasks counts the steps of each task since then; nil
@@ -28,8 +28,8 @@ type spin struct {
 	tasks map[string]int
 }
 
-// spinning reports whether the limit is exceeded and the sample is complete.
-func (k *Kernel) spinning() bool {
+// isSpinning reports whether the limit is exceeded and the sample is complete.
+func (k *Kernel) isSpinning() bool {
 	s := &k.spin
 	switch {
 	case k.opts.StepsAtOnce == nil:
@@ -56,7 +56,7 @@ func (k *Kernel) Spun() (who string, steps, bound uint64) {
 	return who, s.steps, s.bound
 }
 
-func spinner(t *Task) string {
+func spinnerName(t *Task) string {
 	if t == nil {
 		return "a timer"
 	}

@@ -18,12 +18,12 @@ func (k *Kernel) Strand() Strand { return k.strand }
 func (k *Kernel) SetStrand(s Strand) { k.strand = s }
 
 // Meet joins another strand to the current one: from here on, both have led to what happens.
-func (k *Kernel) Meet(s Strand) { k.strand = k.meet(k.strand, s) }
+func (k *Kernel) Meet(s Strand) { k.strand = k.joinStrands(k.strand, s) }
 
 // Met joins two strands and leaves the current one as it is.
-func (k *Kernel) Met(a, b Strand) Strand { return k.meet(a, b) }
+func (k *Kernel) Met(a, b Strand) Strand { return k.joinStrands(a, b) }
 
-func (k *Kernel) meet(a, b Strand) Strand {
+func (k *Kernel) joinStrands(a, b Strand) Strand {
 	if a == b || k.opts.Meet == nil {
 		return a
 	}

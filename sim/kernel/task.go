@@ -125,9 +125,9 @@ func (k *Kernel) takeCoroutine() *coroutine {
 	c := &coroutine{}
 	c.next, c.stop = iter.Pull(func(yield func(struct{}) bool) {
 		c.yield = yield
-		reserve(0)
+		growStack(0)
 		for {
-			c.task.run()
+			c.task.runToEnd()
 			if !yield(struct{}{}) {
 				return
 			}
@@ -142,10 +142,10 @@ func (k *Kernel) takeCoroutine() *coroutine {
 // another copy, and cost a run with a thousand tasks more than that: its stacks are new memory.
 const stackReserve = 3 << 10
 
-// reserve grows the stack of a coroutine to its final size.
+// growStack grows the stack of a coroutine to its final size.
 //
 //go:noinline
-func reserve(i int) byte {
+func growStack(i int) byte {
 	if i == 0 {
 		return 0 // the stack has grown at the call, and nothing needs clearing
 	}
@@ -154,14 +154,14 @@ func reserve(i int) byte {
 	return place[len(place)-1-i]
 }
 
-// run is the whole life of a task on its coroutine.
-func (t *Task) run() {
-	defer t.over()
+// runToEnd is the whole life of a task on its coroutine.
+func (t *Task) runToEnd() {
+	defer t.recordEnd()
 	t.fn()
 }
 
-// over is the last deferred function of a task; it runs on every way out.
-func (t *Task) over() {
+// recordEnd is the last deferred function of a task; it runs on every way out.
+func (t *Task) recordEnd() {
 	k := t.k
 	value := recover()
 	t.ended = true
@@ -201,7 +201,7 @@ func (k *Kernel) switchTo(t *Task) {
 		k.coroPool = append(k.coroPool, c)
 		k.taskEnded(t)
 	case t.process.state == processCrashed:
-		k.kill(t)
+		k.killTask(t)
 	}
 }
 
@@ -262,10 +262,10 @@ func (k *Kernel) taskEnded(t *Task) {
 	}
 	t.prev, t.next = nil, nil
 	for _, w := range t.joiners {
-		w.resolve(waitDone)
+		w.resolveAs(waitDone)
 	}
 	t.joiners = nil
 	if p.first == nil && !k.closed {
-		p.finish()
+		p.endProcess()
 	}
 }

@@ -57,17 +57,17 @@ func (wa Wait) Done() bool {
 		return false
 	}
 	wa.w.task.k.CheckAlive()
-	return wa.resolve(waitDone)
+	return wa.resolveAs(waitDone)
 }
 
 // Pending reports whether Done would wake a task, now or at Await.
 func (wa Wait) Pending() bool {
-	return wa.w != nil && wa.w.gen == wa.gen && wa.w.state == waitPending && wa.w.task.alive()
+	return wa.w != nil && wa.w.gen == wa.gen && wa.w.state == waitPending && wa.w.task.isAlive()
 }
 
-func (t *Task) alive() bool { return !t.ended && t.process.state == processAlive }
+func (t *Task) isAlive() bool { return !t.ended && t.process.state == processAlive }
 
-func (wa Wait) resolve(outcome waitState) bool {
+func (wa Wait) resolveAs(outcome waitState) bool {
 	if !wa.Pending() {
 		return false
 	}
@@ -77,7 +77,7 @@ func (wa Wait) resolve(outcome waitState) bool {
 		w.ctx.dropWait(w)
 	}
 	if t := w.task; t != t.k.running && t.strand != t.k.strand {
-		t.strand = t.k.meet(t.strand, t.k.strand)
+		t.strand = t.k.joinStrands(t.strand, t.k.strand)
 	}
 	if w.parked {
 		w.parked = false
@@ -86,8 +86,8 @@ func (wa Wait) resolve(outcome waitState) bool {
 	return true
 }
 
-// release returns the wait to the pool and invalidates its handles.
-func (w *wait) release() {
+// returnToPool returns the wait to the pool and invalidates its handles.
+func (w *wait) returnToPool() {
 	k := w.task.k
 	if w.ctx != nil {
 		w.ctx.dropWait(w)
@@ -101,7 +101,7 @@ func (w *wait) release() {
 // Abandon ends the wait without awaiting it. A later Done returns false.
 func (wa Wait) Abandon() {
 	if wa.w != nil && wa.w.gen == wa.gen && !wa.w.parked {
-		wa.w.release()
+		wa.w.returnToPool()
 	}
 }
 
@@ -129,7 +129,7 @@ func (wa Wait) AwaitFor(ctx context.Context, d time.Duration) (bool, error) {
 	if w.state == waitPending {
 		if kc != nil && kc.err != nil {
 			t.crashNext = false
-			w.release()
+			w.returnToPool()
 			return false, ctx.Err()
 		}
 		t.parkOn(wa, kc, d)
@@ -139,7 +139,7 @@ func (wa Wait) AwaitFor(ctx context.Context, d time.Duration) (bool, error) {
 		t.process.Crash()
 	}
 	outcome := w.state
-	w.release()
+	w.returnToPool()
 	if outcome == waitContext {
 		t.crashNext = false // the outcome that the crash was to hide from this call never comes
 		return false, ctx.Err()
@@ -151,7 +151,7 @@ func (t *Task) parkOn(h Wait, kc *kernelContext, d time.Duration) {
 	w := h.w
 	var limit Timer
 	if d != maxDuration {
-		limit = t.k.arm(t.process, d, nil, h)
+		limit = t.k.armTimer(t.process, d, nil, h)
 	}
 	if kc != nil {
 		kc.addWait(w)

@@ -37,7 +37,7 @@ func NewWatchdog(limit time.Duration, onStuck func(k *Kernel, stacks []byte)) *W
 		over:    make(chan struct{}), //detlint:ok the watchdog lives in real time, outside of every run
 		watched: make(map[*Kernel]*watch),
 	}
-	go wd.loop() //detlint:ok the watchdog lives in real time, outside of every run
+	go wd.watchKernels() //detlint:ok the watchdog lives in real time, outside of every run
 	return wd
 }
 
@@ -59,7 +59,7 @@ func (wa *Watchdog) Close() {
 	<-wa.over //detlint:ok the watchdog lives in real time, outside of every run
 }
 
-func (wa *Watchdog) loop() {
+func (wa *Watchdog) watchKernels() {
 	defer close(wa.over)
 	ticker := time.NewTicker(max(wa.limit/4, time.Millisecond)) //detlint:ok the watchdog lives in real time, outside of every run
 	defer ticker.Stop()
@@ -68,14 +68,14 @@ func (wa *Watchdog) loop() {
 		case <-wa.quit: //detlint:ok the watchdog lives in real time, outside of every run
 			return
 		case now := <-ticker.C: //detlint:ok the watchdog lives in real time, outside of every run
-			for _, k := range wa.stuck(now) {
+			for _, k := range wa.stuckKernels(now) {
 				wa.onStuck(k, allStacks())
 			}
 		}
 	}
 }
 
-func (wa *Watchdog) stuck(now time.Time) []*Kernel {
+func (wa *Watchdog) stuckKernels(now time.Time) []*Kernel {
 	wa.mu.Lock()
 	defer wa.mu.Unlock()
 	var found []*Kernel

@@ -41,7 +41,7 @@ func TestWatchdogTellsProgressFromNone(t *testing.T) {
 	at := time.Now()
 	stuckAfter := func(d time.Duration) bool {
 		at = at.Add(d)
-		return len(wd.stuck(at)) == 1
+		return len(wd.stuckKernels(at)) == 1
 	}
 	if stuckAfter(3 * time.Hour) {
 		t.Error("a kernel that does not run is reported")

@@ -27,7 +27,7 @@ type Forged struct {
 // or has no such queue. The history does not contain the content, because it is not about an
 // execution.
 func (b *Broker) Forge(queue string, f Forged) bool {
-	q := b.queue(queue)
+	q := b.queueNamed(queue)
 	if !b.up || q == nil {
 		return false
 	}
@@ -36,9 +36,9 @@ func (b *Broker) Forge(queue string, f Forged) bool {
 	if f.Garbage || f.Hostile {
 		m.corrupt = f.Fault
 	}
-	b.touched(f.Fault, m, queue)
-	b.tell(history.Published, m, "", Attacker, "", 1)
-	q.push(m)
+	b.reportTouch(f.Fault, m, queue)
+	b.emitMessageEvent(history.Published, m, "", Attacker, "", 1)
+	q.enqueueMessage(m)
 	return true
 }
 
@@ -49,21 +49,21 @@ var errHostile = errors.New("message header x-death is not one that the broker h
 // closes the connection.
 var errInternal = errors.New("internal error")
 
-// poisoned says that a message with a hostile x-death header has died and is still in its queue.
+// isPoisoned says that a message with a hostile x-death header has died and is still in its queue.
 // RabbitMQ 3.10 then ends its dead letter worker, again at each attempt. So nothing of the whole
 // node is dead-lettered any more, and no queue can be declared
 // (chaos/selftest/conformance/rabbitmqtest.TestAHostileHeaderEndsDeadLettering). A restart begins with
 // another attempt, so it helps only after the queue with the message was deleted. From 4.0 on, the
 // broker keeps the deaths of a message beside its headers, and replaces a foreign x-death without
 // reading it.
-func (b *Broker) poisoned() bool { return b.stuck }
+func (b *Broker) isPoisoned() bool { return b.stuck }
 
-// poisons says that the death of this message ends dead lettering.
-func (m *message) poisons(b *Broker) bool { return m.hostile && b.like.readsDeaths && !b.stuck }
+// poisonsBroker says that the death of this message ends dead lettering.
+func (m *message) poisonsBroker(b *Broker) bool { return m.hostile && b.like.readsDeaths && !b.stuck }
 
-// heal is the effect of a restart. Dead lettering works again, unless a queue still holds a hostile
+// resetDeadLettering is the effect of a restart. Dead lettering works again, unless a queue still holds a hostile
 // message: the broker tries it first, so dead lettering stops again at once.
-func (b *Broker) heal() {
+func (b *Broker) resetDeadLettering() {
 	b.stuck = false
 	for _, q := range b.queues {
 		for _, m := range q.held {

@@ -87,7 +87,7 @@ type Broker struct {
 
 	up    bool
 	alarm bool
-	stuck bool // see poisoned
+	stuck bool // see isPoisoned
 	// givenUp is told which process ends its session because a publish has waited for too long; may
 	// be nil.
 	givenUp func(process string)
@@ -102,9 +102,9 @@ type Broker struct {
 	queues    []*queue    // sorted by name
 	peers     []*peer     // open sessions, oldest first
 	blocks    []*block
-	stalled   []*publish // held back by the alarm, oldest first
-	delayed   []*delayed // held back by a filter, oldest first
-	filters   []filter   // sorted by id
+	stalled   []*publish        // held back by the alarm, oldest first
+	delayed   []*delayedMessage // held back by a filter, oldest first
+	filters   []filter          // sorted by id
 
 	encoding encoding
 
@@ -114,8 +114,8 @@ type Broker struct {
 	connects map[string]uint64
 
 	// What crosses the network once for each message is reused.
-	spareArrivals    spares[arrival]
-	spareSettlements spares[settlement]
+	spareArrivals    sparePool[arrival]
+	spareSettlements sparePool[settlement]
 
 	// Events are reused. If a sink makes the broker report another event while it handles one, that
 	// event gets the next slot.
@@ -123,12 +123,12 @@ type Broker struct {
 	depth  int
 }
 
-// spares are values that nothing holds any more. What is lost on the way is not among them; the garbage
+// sparePool are values that nothing holds any more. What is lost on the way is not among them; the garbage
 // collector frees it.
-type spares[T any] []*T
+type sparePool[T any] []*T
 
-// take returns a zero value.
-func (s *spares[T]) take() *T {
+// takeSpare returns a zero value.
+func (s *sparePool[T]) takeSpare() *T {
 	last := len(*s) - 1
 	if last < 0 {
 		return new(T)
@@ -138,8 +138,8 @@ func (s *spares[T]) take() *T {
 	return one
 }
 
-// put takes a value that nothing holds any more.
-func (s *spares[T]) put(one *T) {
+// putSpare takes a value that nothing holds any more.
+func (s *sparePool[T]) putSpare(one *T) {
 	var zero T
 	*one = zero
 	*s = append(*s, one)
@@ -189,7 +189,7 @@ func (b *Broker) Stop(kill bool) {
 		b.net.Touch(simnet.Touched{Fault: fault, Process: b.opts.Name})
 	}
 	b.up = false
-	b.observe(&history.Event{Kind: history.BrokerDown, Process: b.opts.Name})
+	b.emitEvent(&history.Event{Kind: history.BrokerDown, Process: b.opts.Name})
 	for _, p := range slices.Clone(b.peers) {
 		p.close()
 	}
@@ -208,16 +208,16 @@ func (b *Broker) Start() {
 	}
 	b.up = true
 	b.net.SetServer(b.opts.Name, true)
-	b.heal()
+	b.resetDeadLettering()
 	up := history.Event{Kind: history.BrokerUp, Process: b.opts.Name}
-	if b.poisoned() {
+	if b.isPoisoned() {
 		up.Count = 1
 	}
-	b.observe(&up)
+	b.emitEvent(&up)
 	for _, q := range slices.Clone(b.queues) {
-		q.used()
+		q.restartExpiry()
 		q.retryHeld()
-		q.serve()
+		q.deliverReady()
 	}
 	b.flushDelayed()
 }
@@ -230,7 +230,7 @@ func (b *Broker) SetAlarm(on bool) {
 	}
 	b.alarm = on
 	for _, p := range b.peers {
-		p.tellBlocked(on)
+		p.notifyBlocked(on)
 	}
 	if on {
 		return
@@ -247,7 +247,7 @@ func (b *Broker) SetAlarm(on bool) {
 // DeleteQueue deletes a queue: its messages are dropped, not dead-lettered, its bindings are gone
 // and its consumers are cancelled (rules 15 and 32). It returns false if no queue has that name.
 func (b *Broker) DeleteQueue(name string) bool {
-	q := b.queue(name)
+	q := b.queueNamed(name)
 	if q == nil {
 		return false
 	}
@@ -262,16 +262,16 @@ func (b *Broker) DeleteQueue(name string) bool {
 func (b *Broker) removeQueue(q *queue, fault string) {
 	b.queues = slices.DeleteFunc(b.queues, func(other *queue) bool { return other == q })
 	for _, e := range b.exchanges {
-		e.unbind(q, fault)
+		e.unbindQueue(q, fault)
 	}
-	q.delete(fault)
+	q.deleteContents(fault)
 }
 
 // CancelConsumers cancels every consumer of a queue, as the broker does when a queue's leader
 // moves. Unsettled deliveries stay with their session, which stays open (rule 32). It returns the
 // number of consumers.
 func (b *Broker) CancelConsumers(name string) int {
-	q := b.queue(name)
+	q := b.queueNamed(name)
 	if q == nil {
 		return 0
 	}
@@ -309,23 +309,23 @@ func (b *Broker) BlockConsumers(name string, touch func()) (unblock func()) {
 	}
 }
 
-// subscribing runs a subscription to a queue, now or when the queue is no longer blocked.
-func (b *Broker) subscribing(queue string, subscribe func()) {
+// subscribeWhenUnblocked runs a subscription to a queue, now or when the queue is no longer blocked.
+func (b *Broker) subscribeWhenUnblocked(queue string, subscribe func()) {
 	for _, x := range b.blocks {
 		if x.queue == queue {
 			x.touch()
-			x.waiting = append(x.waiting, func() { b.subscribing(queue, subscribe) })
+			x.waiting = append(x.waiting, func() { b.subscribeWhenUnblocked(queue, subscribe) })
 			return
 		}
 	}
-	b.queue(queue).attend(subscribe, nil)
+	b.queueNamed(queue).runWhenResumed(subscribe, nil)
 }
 
 // Unbind removes a queue's bindings and returns a function that restores them; a client that
 // declares its topology again restores them too. Messages published meanwhile have no route (rule
 // 4).
 func (b *Broker) Unbind(name string) (restore func()) {
-	q := b.queue(name)
+	q := b.queueNamed(name)
 	var lost []broker.Binding
 	for _, e := range b.exchanges {
 		for _, r := range e.bindings {
@@ -333,18 +333,18 @@ func (b *Broker) Unbind(name string) (restore func()) {
 				lost = append(lost, broker.Binding{Exchange: e.name, Pattern: r.pattern, Queue: name})
 			}
 		}
-		e.unbind(q, FaultUnbound)
+		e.unbindQueue(q, FaultUnbound)
 	}
 	return func() {
 		for _, binding := range lost {
 			// If the queue was deleted meanwhile, the next declaration binds it.
-			_ = b.bind(binding)
+			_ = b.bindQueue(binding)
 		}
 	}
 }
 
-// queue returns the queue with that name, or nil.
-func (b *Broker) queue(name string) *queue {
+// queueNamed returns the queue with that name, or nil.
+func (b *Broker) queueNamed(name string) *queue {
 	i, ok := slices.BinarySearchFunc(b.queues, name, func(q *queue, name string) int {
 		return strings.Compare(q.decl.Name, name)
 	})
@@ -354,8 +354,8 @@ func (b *Broker) queue(name string) *queue {
 	return b.queues[i]
 }
 
-// exchange returns the exchange with that name, or nil. The default exchange is not among them.
-func (b *Broker) exchange(name string) *exchange {
+// exchangeNamed returns the exchange with that name, or nil. The default exchange is not among them.
+func (b *Broker) exchangeNamed(name string) *exchange {
 	i, ok := slices.BinarySearchFunc(b.exchanges, name, func(e *exchange, name string) int {
 		return strings.Compare(e.name, name)
 	})
@@ -365,8 +365,8 @@ func (b *Broker) exchange(name string) *exchange {
 	return b.exchanges[i]
 }
 
-// observe reports an event, and fills in time and step.
-func (b *Broker) observe(e *history.Event) {
+// emitEvent reports an event, and fills in time and step.
+func (b *Broker) emitEvent(e *history.Event) {
 	if b.sink == nil {
 		return
 	}
@@ -382,22 +382,22 @@ func (b *Broker) observe(e *history.Event) {
 	b.depth--
 }
 
-// tell reports an event of one message.
-func (b *Broker) tell(kind history.Kind, m *message, queue, process, fault string, count int) {
-	b.tellOf(m, &history.Event{Kind: kind, Queue: queue, Process: process, Fault: fault, Count: int64(count)})
+// emitMessageEvent reports an event of one message.
+func (b *Broker) emitMessageEvent(kind history.Kind, m *message, queue, process, fault string, count int) {
+	b.emitDispatchEvents(m, &history.Event{Kind: kind, Queue: queue, Process: process, Fault: fault, Count: int64(count)})
 }
 
-// tellOf reports an event of a message. A message may carry several dispatches. The history shows it
+// emitDispatchEvents reports an event of a message. A message may carry several dispatches. The history shows it
 // as several messages, one for each dispatch, each with its own number. They always move together.
 // So a rule about the message of one dispatch needs no exception. It changes the event.
-func (b *Broker) tellOf(m *message, e *history.Event) {
+func (b *Broker) emitDispatchEvents(m *message, e *history.Event) {
 	if b.sink == nil {
 		return
 	}
 	e.Message, e.Type = m.id, uint8(m.envelope.Type)
 	ds := m.envelope.Dispatches
 	if m.forged || len(ds) == 0 {
-		b.observe(e)
+		b.emitEvent(e)
 		return
 	}
 	for i := range ds {
@@ -405,7 +405,7 @@ func (b *Broker) tellOf(m *message, e *history.Event) {
 		if len(ds) > 1 {
 			e.Message, e.Limit = m.id+uint64(i), int64(i+1)
 		}
-		b.observe(e)
+		b.emitEvent(e)
 	}
 }
 

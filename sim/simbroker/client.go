@@ -71,7 +71,7 @@ func (c *client) Connect(ctx context.Context) (broker.Session, error) {
 	s := &session{b: b, p: c.p, heartbeat: c.heartbeat, lastHeard: b.k.Now()}
 	err := b.net.Call(within, c.p, b.opts.Name, func() {
 		if !s.closed && c.p.Alive() {
-			b.accept(s)
+			b.acceptSession(s)
 		}
 	})
 	if err == nil {
@@ -118,21 +118,21 @@ func (s *session) Close() {
 		return
 	}
 	s.conn.CloseClient()
-	s.over()
+	s.closeAndWake()
 }
 
-// end is the moment at which the client learns that the session is over: from the broker, or from
+// endRemotely is the moment at which the client learns that the session is over: from the broker, or from
 // its silence.
-func (s *session) end() {
+func (s *session) endRemotely() {
 	if s.closed {
 		return
 	}
 	s.readOn = s.b.late.Uint64N(2) == 1
-	s.over()
+	s.closeAndWake()
 }
 
-// over wakes everything that waits for the session.
-func (s *session) over() {
+// closeAndWake wakes everything that waits for the session.
+func (s *session) closeAndWake() {
 	s.closed = true
 	s.conn.CloseClient()
 	for _, r := range s.requests {
@@ -146,7 +146,7 @@ func (s *session) over() {
 		if !s.readOn {
 			sub.buffer = nil
 		}
-		sub.wake()
+		sub.wakeWaiters()
 	}
 	for _, w := range s.watchers {
 		w.Done()
@@ -154,14 +154,14 @@ func (s *session) over() {
 	s.requests, s.batches, s.subs, s.watchers = nil, nil, nil, nil
 }
 
-// ask makes one request to the broker: do runs there, and its error comes back.
-func (s *session) ask(ctx context.Context, do func() error) error {
-	return s.askWhen(ctx, func(answer func()) { answer() }, do, nil)
+// sendRequest makes one request to the broker: do runs there, and its error comes back.
+func (s *session) sendRequest(ctx context.Context, do func() error) error {
+	return s.sendDeferredRequest(ctx, func(answer func()) { answer() }, do, nil)
 }
 
-// askWhen makes a request that the broker answers at a time of its choice, by calling answer. then
+// sendDeferredRequest makes a request that the broker answers at a time of its choice, by calling answer. then
 // runs at the broker after the reply was sent.
-func (s *session) askWhen(ctx context.Context, when func(answer func()), do func() error, then func()) error {
+func (s *session) sendDeferredRequest(ctx context.Context, when func(answer func()), do func() error, then func()) error {
 	k := s.b.k
 	k.CheckAlive()
 	k.Point()
@@ -193,9 +193,9 @@ func (s *session) askWhen(ctx context.Context, when func(answer func()), do func
 	return r.err
 }
 
-// askOf makes a request about queues. If a classic queue among them hangs, the answer waits.
-func (s *session) askOf(ctx context.Context, queues func(yield func(string) bool), do func() error) error {
-	return s.askWhen(ctx, func(answer func()) { s.b.stalledClassic(queues).attend(answer, nil) }, do, nil)
+// sendQueueRequest makes a request about queues. If a classic queue among them hangs, the answer waits.
+func (s *session) sendQueueRequest(ctx context.Context, queues func(yield func(string) bool), do func() error) error {
+	return s.sendDeferredRequest(ctx, func(answer func()) { s.b.stalledClassic(queues).runWhenResumed(answer, nil) }, do, nil)
 }
 
 // Declare implements broker.Session. A refusal leaves the session open, as if it had its own
@@ -203,14 +203,14 @@ func (s *session) askOf(ctx context.Context, queues func(yield func(string) bool
 func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	within, cancel := s.b.k.WithTimeout(ctx, broker.DeclareWait)
 	defer cancel()
-	err := s.askOf(within, func(yield func(string) bool) {
+	err := s.sendQueueRequest(within, func(yield func(string) bool) {
 		for _, q := range t.Queues {
 			if !yield(q.Name) {
 				return
 			}
 		}
 	}, func() error {
-		err := s.b.declare(t)
+		err := s.b.declareTopology(t)
 		s.noteLimits(t)
 		if errors.Is(err, errInternal) {
 			s.peer.close() // an error of the connection, not of the channel
@@ -221,15 +221,15 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	case errors.Is(err, errInternal):
 		return broker.ErrClosed
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return broker.Unanswered(s.unanswering(t))
+		return broker.Unanswered(s.unansweringQueue(t))
 	}
 	return err
 }
 
-// unanswering names the queue of a topology that delays the declaration's answer.
-func (s *session) unanswering(t broker.Topology) string {
+// unansweringQueue names the queue of a topology that delays the declaration's answer.
+func (s *session) unansweringQueue(t broker.Topology) string {
 	for _, decl := range t.Queues {
-		if q := s.b.queue(decl.Name); q != nil && q.stall != nil && q.decl.Type == typeClassic {
+		if q := s.b.queueNamed(decl.Name); q != nil && q.stall != nil && q.decl.Type == typeClassic {
 			return "queue " + decl.Name
 		}
 	}
@@ -241,7 +241,7 @@ func (s *session) unanswering(t broker.Topology) string {
 func (s *session) noteLimits(t broker.Topology) {
 	for _, decl := range t.Queues {
 		s.limited = slices.DeleteFunc(s.limited, func(name string) bool { return name == decl.Name })
-		if q := s.b.queue(decl.Name); q != nil && decl.KeepsReturned && q.deliveryLimit() > 0 {
+		if q := s.b.queueNamed(decl.Name); q != nil && decl.KeepsReturned && q.deliveryLimit() > 0 {
 			s.limited = append(s.limited, decl.Name)
 		}
 	}
@@ -253,8 +253,8 @@ func (s *session) Limited() []string { return slices.Clone(s.limited) }
 
 // QueueIdle says that a queue exists, is empty and has no consumer.
 func (b *Broker) QueueIdle(name string) bool {
-	q := b.queue(name)
-	return q != nil && q.length() == 0 && len(q.consumers) == 0
+	q := b.queueNamed(name)
+	return q != nil && q.readyCount() == 0 && len(q.consumers) == 0
 }
 
 // DeleteIdle implements broker.Session. It first asks whether the queue is idle. Then it deletes the
@@ -262,25 +262,25 @@ func (b *Broker) QueueIdle(name string) bool {
 // even if it has come into use meanwhile.
 func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broker.QueueFate, err error) {
 	idle := func() bool {
-		q := s.b.queue(decl.Name)
+		q := s.b.queueNamed(decl.Name)
 		fate = broker.QueueInUse
 		if q == nil {
 			fate = broker.QueueAbsent
 		}
-		return q != nil && q.length() == 0 && len(q.consumers) == 0
+		return q != nil && q.readyCount() == 0 && len(q.consumers) == 0
 	}
 	found := false
 	// The idle queue is asked for a message: if it hangs, it does not answer.
-	when := func(answer func()) { s.b.queue(decl.Name).attend(answer, nil) }
-	if err := s.askWhen(ctx, when, func() error { found = idle(); return nil }, nil); err != nil || !found {
+	when := func(answer func()) { s.b.queueNamed(decl.Name).runWhenResumed(answer, nil) }
+	if err := s.sendDeferredRequest(ctx, when, func() error { found = idle(); return nil }, nil); err != nil || !found {
 		return fate, err
 	}
-	err = s.ask(ctx, func() error {
+	err = s.sendRequest(ctx, func() error {
 		if !idle() && (fate == broker.QueueAbsent || decl.Type == typeClassic) {
 			return nil
 		}
 		fate = broker.QueueDeleted
-		s.b.removeQueue(s.b.queue(decl.Name), "")
+		s.b.removeQueue(s.b.queueNamed(decl.Name), "")
 		return nil
 	})
 	if err != nil {
@@ -291,9 +291,9 @@ func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broke
 
 // QueueState implements broker.Session.
 func (s *session) QueueState(ctx context.Context, queue string) (state broker.QueueState, err error) {
-	err = s.askOf(ctx, func(yield func(string) bool) { yield(queue) }, func() error {
-		if q := s.b.queue(queue); q != nil {
-			state = q.state()
+	err = s.sendQueueRequest(ctx, func(yield func(string) bool) { yield(queue) }, func() error {
+		if q := s.b.queueNamed(queue); q != nil {
+			state = q.reportedState()
 		}
 		return nil
 	})
@@ -333,8 +333,8 @@ func newBatch(n int) (*batch, []publish) {
 	return t, publishes
 }
 
-// settle notes an outcome.
-func (b *batch) settle(i int, o broker.Outcome) {
+// recordOutcome notes an outcome.
+func (b *batch) recordOutcome(i int, o broker.Outcome) {
 	if b.over || len(b.gaveUp) > i && b.gaveUp[i] {
 		return
 	}
@@ -368,7 +368,7 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 			t.over = true
 			return t.outcomes
 		}
-		if len(s.late) > 0 && s.shut(ms[i].Exchange, ms[i].RoutingKey) {
+		if len(s.late) > 0 && s.isRouteShut(ms[i].Exchange, ms[i].RoutingKey) {
 			t.outcomes[i] = broker.NotSent
 			t.left--
 			continue
@@ -376,7 +376,7 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 		p := &publishes[i]
 		p.peer, p.batch, p.index = s.peer, t, int32(i) //nolint:gosec // as in newBatch
 		p.exchange, p.key, p.envelope = ms[i].Exchange, ms[i].RoutingKey, ms[i].Envelope
-		if !p.encode() {
+		if !p.encodeIfDue() {
 			t.outcomes[i] = broker.Nacked
 			t.left--
 			continue
@@ -403,18 +403,18 @@ func (s *session) Consume(ctx context.Context, queue string, prefetch int) (brok
 	sub := &subscription{s: s, queue: queue}
 	s.subs = append(s.subs, sub)
 	when := func(answer func()) {
-		s.b.subscribing(queue, func() {
+		s.b.subscribeWhenUnblocked(queue, func() {
 			// After a long wait, the subscriber may be gone.
 			if !s.peer.closed && !sub.abandoned {
 				answer()
 			}
 		})
 	}
-	err := s.askWhen(ctx, when, func() error {
-		c, err := s.peer.consume(sub, prefetch)
+	err := s.sendDeferredRequest(ctx, when, func() error {
+		c, err := s.peer.addConsumer(sub, prefetch)
 		sub.consumer = c
 		return err
-	}, func() { sub.consumer.q.serve() })
+	}, func() { sub.consumer.q.deliverReady() })
 	if err == nil {
 		return sub, nil
 	}
@@ -423,11 +423,11 @@ func (s *session) Consume(ctx context.Context, queue string, prefetch int) (brok
 	if !s.closed {
 		s.conn.SendToServer(simnet.FrameFunc(func() {
 			if sub.consumer != nil {
-				s.peer.cancel(sub.consumer)
+				s.peer.removeConsumer(sub.consumer)
 			}
 		}))
 		for _, d := range sub.buffer {
-			sub.giveBack(d)
+			sub.requeueDelivery(d)
 		}
 	}
 	return nil, err

@@ -34,18 +34,18 @@ func (a *arrival) Arrive() {
 	sub := a.sub
 	switch {
 	case sub.abandoned:
-		sub.giveBack(a)
+		sub.requeueDelivery(a)
 		return
 	case sub.cancelled:
 		return
 	}
 	a.strand = sub.s.b.k.Strand()
 	sub.buffer = append(sub.buffer, a)
-	sub.wake()
+	sub.wakeWaiters()
 }
 
-// wake lets all waiting tasks look again; those that find nothing go on waiting.
-func (su *subscription) wake() {
+// wakeWaiters lets all waiting tasks look again; those that find nothing go on waiting.
+func (su *subscription) wakeWaiters() {
 	for _, w := range su.waiters {
 		w.Done()
 	}
@@ -55,7 +55,7 @@ func (su *subscription) wake() {
 // cancelledByServer is the arrival of basic.cancel at the client.
 func (su *subscription) cancelledByServer() {
 	su.cancelled = true
-	su.wake()
+	su.wakeWaiters()
 }
 
 // Receive implements broker.Consumer. Deliveries in the buffer come before ErrCancelled, and,
@@ -71,7 +71,7 @@ func (su *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 			su.buffer = slices.Delete(su.buffer, 0, 1)
 			k.Meet(d.strand)
 			got := d.Delivery
-			su.s.b.spareArrivals.put(d)
+			su.s.b.spareArrivals.putSpare(d)
 			return got, nil
 		case su.s.closed:
 			return broker.Delivery{}, broker.ErrClosed
@@ -87,9 +87,9 @@ func (su *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	}
 }
 
-// owns says whether a delivery can be settled: it belongs to this session, which is open. A
+// ownsDelivery says whether a delivery can be settled: it belongs to this session, which is open. A
 // delivery of another session belongs to the broker again.
-func (s *session) owns(d broker.Delivery) bool {
+func (s *session) ownsDelivery(d broker.Delivery) bool {
 	return !s.closed && d.Tag>>tagBits == s.peer.number
 }
 
@@ -97,19 +97,19 @@ func (s *session) owns(d broker.Delivery) bool {
 type settlement struct {
 	peer *peer
 	tag  uint64
-	how  settling
+	how  settlementKind
 }
 
 // Arrive implements simnet.Frame.
 func (s *settlement) Arrive() {
 	of := *s
-	of.peer.b.spareSettlements.put(s)
-	of.peer.settle(of.tag, of.how)
+	of.peer.b.spareSettlements.putSpare(s)
+	of.peer.handleSettlement(of.tag, of.how)
 }
 
-// settle sends a settlement to the broker.
-func (s *session) settle(tag uint64, how settling) {
-	one := s.b.spareSettlements.take()
+// sendSettlement sends a settlement to the broker.
+func (s *session) sendSettlement(tag uint64, how settlementKind) {
+	one := s.b.spareSettlements.takeSpare()
 	one.peer, one.tag, one.how = s.peer, tag, how
 	s.conn.SendToServer(one)
 }
@@ -118,8 +118,8 @@ func (s *session) settle(tag uint64, how settling) {
 func (su *subscription) Ack(d broker.Delivery) {
 	s := su.s
 	s.b.k.CheckAlive()
-	if s.owns(d) {
-		s.settle(d.Tag, byAck)
+	if s.ownsDelivery(d) {
+		s.sendSettlement(d.Tag, byAck)
 	}
 }
 
@@ -127,25 +127,25 @@ func (su *subscription) Ack(d broker.Delivery) {
 func (su *subscription) Reject(d broker.Delivery, requeue bool) {
 	s := su.s
 	s.b.k.CheckAlive()
-	if s.owns(d) {
+	if s.ownsDelivery(d) {
 		how := byReject
 		if requeue {
 			how = byRequeue
 		}
-		s.settle(d.Tag, how)
+		s.sendSettlement(d.Tag, how)
 	}
 }
 
-// giveBack requeues a delivery that nobody will read.
-func (su *subscription) giveBack(d *arrival) {
-	su.s.settle(d.Tag, byRequeue)
+// requeueDelivery requeues a delivery that nobody will read.
+func (su *subscription) requeueDelivery(d *arrival) {
+	su.s.sendSettlement(d.Tag, byRequeue)
 }
 
 // Cancel implements broker.Consumer. Afterwards Receive empties the buffer and then returns
 // ErrCancelled.
 func (su *subscription) Cancel(ctx context.Context) error {
-	return su.s.askWhen(ctx, func(answer func()) { su.s.b.queue(su.queue).attend(answer, nil) }, func() error {
-		su.s.peer.cancel(su.consumer)
+	return su.s.sendDeferredRequest(ctx, func(answer func()) { su.s.b.queueNamed(su.queue).runWhenResumed(answer, nil) }, func() error {
+		su.s.peer.removeConsumer(su.consumer)
 		su.s.conn.SendToClient(simnet.FrameFunc(su.cancelledByServer))
 		return nil
 	}, nil)

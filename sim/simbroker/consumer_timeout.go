@@ -38,33 +38,33 @@ func (b *Broker) watchAll() {
 // watchUnacked arms the timeout of a delivery that stays unacknowledged. Before 4.3 RabbitMQ closes
 // the channel with 406 at the first of its ticks after the timeout, and the client ends the
 // session. From 4.3 on a quorum queue takes the delivery back and cancels the consumer
-// (overdueByQueue), and a classic queue waits for ever.
+// (takeBackOverdue), and a classic queue waits for ever.
 func (p *peer) watchUnacked() {
 	if p.watches {
 		return
 	}
 	b := p.b
-	i := slices.IndexFunc(p.unacked, b.watched)
+	i := slices.IndexFunc(p.unacked, b.canTimeOut)
 	if i < 0 {
 		return
 	}
-	look := p.overdue
+	look := p.checkOldestDelivery
 	if b.like.queuesTimeOut {
-		look = p.overdueByQueue
+		look = p.takeBackOverdue
 	}
 	p.watches = true
 	p.watching = b.k.After(max(0, p.unacked[i].at+b.consumerTimeout-b.k.Now()), look)
 }
 
-// watched says that a delivery that stays unacknowledged times out. A quorum queue that hangs
+// canTimeOut says that a delivery that stays unacknowledged times out. A quorum queue that hangs
 // checks when it resumes.
-func (b *Broker) watched(u unsettled) bool {
+func (b *Broker) canTimeOut(u unsettledDelivery) bool {
 	q := u.m.queue
 	return !b.like.queuesTimeOut || q.decl.Type == typeQuorum && !q.deleted && q.stall == nil
 }
 
-// overdue checks whether the oldest delivery has waited for too long.
-func (p *peer) overdue() {
+// checkOldestDelivery checks whether the oldest delivery has waited for too long.
+func (p *peer) checkOldestDelivery() {
 	p.watches = false
 	if p.closed || len(p.unacked) == 0 {
 		return
@@ -83,20 +83,20 @@ func (p *peer) overdue() {
 		case p.unacked[0].tag != u.tag:
 			p.watchUnacked()
 		default:
-			p.endOverdue(u)
+			p.closeForOverdue(u)
 		}
 	})
 }
 
-// endOverdue ends the session because of a delivery.
-func (p *peer) endOverdue(u unsettled) {
-	p.tellOverdue(u, false)
+// closeForOverdue ends the session because of a delivery.
+func (p *peer) closeForOverdue(u unsettledDelivery) {
+	p.reportOverdue(u, false)
 	p.close()
 }
 
-// tellOverdue reports a delivery that stayed unacknowledged for too long. cancels says that its
+// reportOverdue reports a delivery that stayed unacknowledged for too long. cancels says that its
 // consumer is cancelled, instead of its session ended.
-func (p *peer) tellOverdue(u unsettled, cancels bool) {
+func (p *peer) reportOverdue(u unsettledDelivery, cancels bool) {
 	b := p.b
 	if b.timedOut != nil {
 		b.timedOut()
@@ -105,14 +105,14 @@ func (p *peer) tellOverdue(u unsettled, cancels bool) {
 	if cancels {
 		e.Count = 1
 	}
-	b.tellOf(u.m, &e)
+	b.emitDispatchEvents(u.m, &e)
 }
 
-// overdueByQueue is the behaviour of quorum queues from 4.3 on. Each takes back its overdue
+// takeBackOverdue is the behaviour of quorum queues from 4.3 on. Each takes back its overdue
 // deliveries and cancels the consumers that held them. It gives those consumers nothing more until
 // they have settled all overdue deliveries. Their other deliveries stay theirs. A consumer that was
 // cancelled before can't be cancelled again: its channel is closed instead, and the session ends.
-func (p *peer) overdueByQueue() {
+func (p *peer) takeBackOverdue() {
 	p.watches = false
 	if p.closed {
 		return
@@ -121,19 +121,19 @@ func (p *peer) overdueByQueue() {
 	var queues []*queue
 	var cancelled []*consumer
 	for _, u := range slices.Clone(p.unacked) {
-		if b.k.Now()-u.at < b.consumerTimeout || !b.watched(u) {
+		if b.k.Now()-u.at < b.consumerTimeout || !b.canTimeOut(u) {
 			continue
 		}
 		if !slices.Contains(p.consumers, u.c) {
-			p.endOverdue(u)
+			p.closeForOverdue(u)
 			break
 		}
-		p.tellOverdue(u, true)
-		p.unacked = slices.DeleteFunc(p.unacked, func(other unsettled) bool { return other.tag == u.tag })
+		p.reportOverdue(u, true)
+		p.unacked = slices.DeleteFunc(p.unacked, func(other unsettledDelivery) bool { return other.tag == u.tag })
 		p.takenBack = append(p.takenBack, u)
 		u.c.unacked--
 		u.c.overdue++
-		u.m.queue.putBack(u.m, p.process, byTimeout)
+		u.m.queue.requeueMessage(u.m, p.process, byTimeout)
 		if !slices.Contains(queues, u.m.queue) {
 			queues = append(queues, u.m.queue)
 		}
@@ -148,7 +148,7 @@ func (p *peer) overdueByQueue() {
 		}
 	}
 	for _, q := range queues {
-		q.serve()
+		q.deliverReady()
 	}
 	p.watchUnacked()
 }
@@ -157,14 +157,14 @@ func (p *peer) overdueByQueue() {
 // consumer that has settled all of them gets messages again. It returns false if the tag does not
 // belong to an overdue delivery.
 func (p *peer) settleTakenBack(tag uint64) bool {
-	i := slices.IndexFunc(p.takenBack, func(u unsettled) bool { return u.tag == tag })
+	i := slices.IndexFunc(p.takenBack, func(u unsettledDelivery) bool { return u.tag == tag })
 	if i < 0 {
 		return false
 	}
 	c := p.takenBack[i].c
 	p.takenBack = slices.Delete(p.takenBack, i, i+1)
 	if c.overdue--; c.overdue == 0 {
-		c.q.serve()
+		c.q.deliverReady()
 	}
 	return true
 }

@@ -8,8 +8,8 @@ import (
 	"handoff/core/broker"
 )
 
-// die sends a message that is no longer in the queue to the dead letter exchange, or drops it.
-func (q *queue) die(m *message, reason broker.DeathReason) {
+// deadLetterOrDrop sends a message that is no longer in the queue to the dead letter exchange, or drops it.
+func (q *queue) deadLetterOrDrop(m *message, reason broker.DeathReason) {
 	b := q.b
 	m.reason = reason
 	kind := history.Expired
@@ -22,15 +22,15 @@ func (q *queue) die(m *message, reason broker.DeathReason) {
 	default:
 	}
 	if q.decl.DeadLetterExchange == "" {
-		b.tell(kind, m, q.decl.Name, "", m.corrupt, 0)
-		b.tell(history.Dropped, m, q.decl.Name, "", "", 0)
+		b.emitMessageEvent(kind, m, q.decl.Name, "", m.corrupt, 0)
+		b.emitMessageEvent(history.Dropped, m, q.decl.Name, "", "", 0)
 		return
 	}
 	poisons := 0
-	if m.poisons(b) {
+	if m.poisonsBroker(b) {
 		b.stuck, poisons = true, 1
 	}
-	b.tell(kind, m, q.decl.Name, "", m.corrupt, poisons)
+	b.emitMessageEvent(kind, m, q.decl.Name, "", m.corrupt, poisons)
 	m.deaths = b.recordDeath(m.deaths, q.decl.Name, reason)
 	if q.deadLetter(m) {
 		return
@@ -44,10 +44,10 @@ func (q *queue) die(m *message, reason broker.DeathReason) {
 // 41). A classic queue drops it silently (rules 17 and 19).
 func (q *queue) deadLetter(m *message) bool {
 	b := q.b
-	if b.poisoned() || !q.moves() {
+	if b.isPoisoned() || !q.movesDeadLetters() {
 		return false
 	}
-	targets, _ := b.route(q.decl.DeadLetterExchange, m.key)
+	targets, _ := b.routedQueues(q.decl.DeadLetterExchange, m.key)
 	targets = slices.DeleteFunc(slices.Clone(targets), func(t *queue) bool {
 		return isCycle(m.deaths, t.decl.Name)
 	})
@@ -56,10 +56,10 @@ func (q *queue) deadLetter(m *message) bool {
 			return false
 		}
 		fault := ""
-		if e := b.exchange(q.decl.DeadLetterExchange); e != nil && e.unbound(m.key) {
+		if e := b.exchangeNamed(q.decl.DeadLetterExchange); e != nil && e.hasLostBinding(m.key) {
 			fault = FaultUnbound
 		}
-		b.tell(history.Dropped, m, q.decl.Name, "", fault, 0)
+		b.emitMessageEvent(history.Dropped, m, q.decl.Name, "", fault, 0)
 		return true
 	}
 	for _, t := range targets {
@@ -70,13 +70,13 @@ func (q *queue) deadLetter(m *message) bool {
 			return false
 		}
 	}
-	b.tell(history.DeadLettered, m, q.decl.Name, "", "", len(targets))
+	b.emitMessageEvent(history.DeadLettered, m, q.decl.Name, "", "", len(targets))
 	for _, t := range targets {
 		letter := &message{
 			id: m.id, envelope: m.envelope, body: m.body, key: m.key,
 			deaths: m.deaths, corrupt: m.corrupt, stored: true, marked: m.marked, redelivered: m.marked && t.decl.Type == typeQuorum,
 		}
-		t.push(letter)
+		t.enqueueMessage(letter)
 		// If the target hands the letter to a consumer at once, only a quorum queue shows it as
 		// redelivered. One that stays in the target is shown so later, in both types of queue.
 		letter.redelivered = m.marked

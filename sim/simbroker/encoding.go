@@ -14,7 +14,7 @@ import (
 // Dispatches and changes in the history are those that were sent.
 //
 // Encoding and decoding every message would cost a run a third of its time. So a message that does
-// not carry all of its envelope (see loses) is always encoded, and most others cross as envelopes. Of
+// not carry all of its envelope (see losesContent) is always encoded, and most others cross as envelopes. Of
 // each shape a run encodes one message of the first encodedWithin, and then each encodedEach-th. Which
 // one is the first depends on the run (Options.Sample), so a sweep also encodes messages of rare
 // shapes. No stream is asked, because its other draws would change.
@@ -45,7 +45,7 @@ func newEncoding(sample uint64) (x encoding) {
 // change, and whether the first change is the end of an execution that was handled.
 const shapes = broker.Types * 4
 
-func shape(e *broker.Envelope) int {
+func shapeOf(e *broker.Envelope) int {
 	s := int(e.Type) * 4
 	if len(e.Dispatches) > 1 || len(e.Changes) > 1 {
 		s += 2
@@ -56,17 +56,17 @@ func shape(e *broker.Envelope) int {
 	return s
 }
 
-// due says whether a message has to be encoded, and counts it.
-func (en *encoding) due(e *broker.Envelope) bool {
-	at := shape(e)
+// mustEncode says whether a message has to be encoded, and counts it.
+func (en *encoding) mustEncode(e *broker.Envelope) bool {
+	at := shapeOf(e)
 	n := en.sent[at]
 	en.sent[at]++
-	return n%encodedEach == en.offset[at] || loses(e)
+	return n%encodedEach == en.offset[at] || losesContent(e)
 }
 
-// loses says that a message does not carry all of its envelope, or not in the form in which the
+// losesContent says that a message does not carry all of its envelope, or not in the form in which the
 // sender has it: parameters, durations below a millisecond, parts of an action.
-func loses(e *broker.Envelope) bool {
+func losesContent(e *broker.Envelope) bool {
 	for i := range e.Dispatches {
 		a := &e.Dispatches[i].Action
 		if e.Dispatches[i].Parameters != nil || a.Concurrency != 0 || a.PutBy != "" || a.RetriedExitCodes != (execution.ExitCodes{}) ||
@@ -85,9 +85,9 @@ type body struct {
 	err      error
 }
 
-// encode encodes the message if it is due. It returns false if the core refuses to write it.
-func (p *publish) encode() bool {
-	if !p.peer.b.encoding.due(&p.envelope) {
+// encodeIfDue encodes the message if it is due. It returns false if the core refuses to write it.
+func (p *publish) encodeIfDue() bool {
+	if !p.peer.b.encoding.mustEncode(&p.envelope) {
 		return true
 	}
 	text, err := broker.Encode(&p.envelope)
@@ -98,27 +98,27 @@ func (p *publish) encode() bool {
 	return true
 }
 
-// decode reads the body of an encoded message that has arrived.
-func (p *publish) decode() {
+// decodeBody reads the body of an encoded message that has arrived.
+func (p *publish) decodeBody() {
 	if p.body == nil {
 		return
 	}
 	d := p.body
 	d.envelope, d.err = broker.Decode(d.text)
-	if !loses(&p.envelope) && (d.err != nil || !same(&p.envelope, &d.envelope)) {
+	if !losesContent(&p.envelope) && (d.err != nil || !sameEnvelope(&p.envelope, &d.envelope)) {
 		panic(fmt.Sprintf("the codec reads %s otherwise than it was sent: as %+v, error %v; see docs/queues.md", d.text, d.envelope, d.err))
 	}
 }
 
-// same says that a message was read as it was sent.
-func same(sent, read *broker.Envelope) bool {
+// sameEnvelope says that a message was read as it was sent.
+func sameEnvelope(sent, read *broker.Envelope) bool {
 	a := *sent
 	a.Timestamp = read.Timestamp // which may be in another zone
 	return sent.Timestamp.Equal(read.Timestamp) && reflect.DeepEqual(&a, read)
 }
 
-// show puts the message into a delivery, as the real client would read it.
-func (m *message) show(d *broker.Delivery) {
+// fillDelivery puts the message into a delivery, as the real client would read it.
+func (m *message) fillDelivery(d *broker.Delivery) {
 	switch {
 	case m.corrupt != "":
 		d.Malformed = errMalformed

@@ -78,14 +78,14 @@ func TestWhichMessagesAreEncoded(t *testing.T) {
 		w, again := newEncoding(sample), newEncoding(sample)
 		var due, dueHandled []int
 		for n := range 3 * encodedEach {
-			if w.due(&m) {
+			if w.mustEncode(&m) {
 				due = append(due, n)
 			}
-			if w.due(&handled) {
+			if w.mustEncode(&handled) {
 				dueHandled = append(dueHandled, n)
 			}
-			again.due(&m)
-			again.due(&handled)
+			again.mustEncode(&m)
+			again.mustEncode(&handled)
 		}
 		for _, numbers := range [][]int{due, dueHandled} {
 			if len(numbers) != 3 || numbers[0] >= encodedWithin || numbers[1] != numbers[0]+encodedEach || numbers[2] != numbers[1]+encodedEach {
@@ -143,7 +143,7 @@ func TestAMessageThatIsReadOtherwiseEndsTheRun(t *testing.T) {
 					t.Errorf("%q: the run ended: %v", name, ended)
 				}
 			}()
-			p.decode()
+			p.decodeBody()
 		}()
 	}
 }
@@ -168,8 +168,8 @@ func TestLosesSaysWhetherAMessageCarriesItsEnvelope(t *testing.T) {
 			t.Fatal(err)
 		}
 		read, err := broker.Decode(text)
-		if err != nil || loses(&e) != (name != "") || same(&e, &read) != (name == "") {
-			t.Errorf("%q: loses %v, read as %+v, %v", name, loses(&e), read, err)
+		if err != nil || losesContent(&e) != (name != "") || sameEnvelope(&e, &read) != (name == "") {
+			t.Errorf("%q: loses %v, read as %+v, %v", name, losesContent(&e), read, err)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (b *Broker) SetFilter(id int, f Filter) {
 	}
 }
 
-func (b *Broker) interference(t broker.Type, key string) interference {
+func (b *Broker) combinedInterference(t broker.Type, key string) interference {
 	var all interference
 	for _, f := range b.filters {
 		one := f.fn(t, key)
@@ -90,8 +90,8 @@ func (b *Broker) interference(t broker.Type, key string) interference {
 	return all
 }
 
-// delayed is a message that a filter holds back.
-type delayed struct {
+// delayedMessage is a message that a filter holds back.
+type delayedMessage struct {
 	m     *message
 	queue string
 	// behind says that the next message that is published to the queue without a delay releases it.
@@ -99,9 +99,9 @@ type delayed struct {
 	due    bool
 }
 
-// overtaken releases the messages that wait for another message to enter their queue, which has just
+// releaseOvertaken releases the messages that wait for another message to enter their queue, which has just
 // happened.
-func (b *Broker) overtaken(queue string) {
+func (b *Broker) releaseOvertaken(queue string) {
 	found := false
 	for _, d := range b.delayed {
 		if d.behind && d.queue == queue {
@@ -113,8 +113,8 @@ func (b *Broker) overtaken(queue string) {
 	}
 }
 
-func (b *Broker) delay(m *message, queue string, t *interference) {
-	held := &delayed{m: m, queue: queue, behind: t.behind}
+func (b *Broker) delayMessage(m *message, queue string, t *interference) {
+	held := &delayedMessage{m: m, queue: queue, behind: t.behind}
 	b.delayed = append(b.delayed, held)
 	b.k.After(t.delay, func() {
 		held.due = true
@@ -126,7 +126,7 @@ func (b *Broker) delay(m *message, queue string, t *interference) {
 
 // flushDelayed enqueues the due messages, in the order in which they were published.
 func (b *Broker) flushDelayed() {
-	var due []*delayed
+	var due []*delayedMessage
 	kept := b.delayed[:0]
 	for _, d := range b.delayed {
 		if d.due {
@@ -138,11 +138,11 @@ func (b *Broker) flushDelayed() {
 	clear(b.delayed[len(kept):])
 	b.delayed = kept
 	for _, d := range due {
-		if q := b.queue(d.queue); q != nil {
-			q.push(d.m)
+		if q := b.queueNamed(d.queue); q != nil {
+			q.enqueueMessage(d.m)
 			continue
 		}
-		b.tell(history.Enqueued, d.m, d.queue, "", "", 0)
-		b.tell(history.Dropped, d.m, d.queue, "", FaultQueueDeleted, 0)
+		b.emitMessageEvent(history.Enqueued, d.m, d.queue, "", "", 0)
+		b.emitMessageEvent(history.Dropped, d.m, d.queue, "", FaultQueueDeleted, 0)
 	}
 }

@@ -65,7 +65,7 @@ func (s *session) beatAtClient(now, half time.Duration) {
 		s.lastHeard = now
 	case now-s.lastHeard >= clientBeats*half && !s.p.Paused():
 		s.conn.TouchClientward()
-		s.end()
+		s.endRemotely()
 		return
 	}
 	if !s.p.Frozen() && !s.p.Paused() {

@@ -68,11 +68,11 @@ type queue struct {
 	stall    *stall       // nil unless its process hangs
 }
 
-func (q *queue) length() int { return len(q.ready) - q.head }
+func (q *queue) readyCount() int { return len(q.ready) - q.head }
 
-func (q *queue) front() *message { return q.ready[q.head] }
+func (q *queue) frontMessage() *message { return q.ready[q.head] }
 
-func (q *queue) pop() *message {
+func (q *queue) popFront() *message {
 	m := q.ready[q.head]
 	q.ready[q.head] = nil
 	q.head++
@@ -82,8 +82,8 @@ func (q *queue) pop() *message {
 	return m
 }
 
-// push appends a message, whose time to live starts now, and serves the queue.
-func (q *queue) push(m *message) {
+// enqueueMessage appends a message, whose time to live starts now, and serves the queue.
+func (q *queue) enqueueMessage(m *message) {
 	m.queue = q
 	m.place = q.lastPlace()
 	m.expires = never // a message expires by the time to live of its queue (rule 9)
@@ -91,8 +91,8 @@ func (q *queue) push(m *message) {
 		m.expires = q.b.k.Now() + q.decl.TTL
 	}
 	q.ready = append(q.ready, m)
-	q.b.tell(history.Enqueued, m, q.decl.Name, "", "", 0)
-	q.serve()
+	q.b.emitMessageEvent(history.Enqueued, m, q.decl.Name, "", "", 0)
+	q.deliverReady()
 }
 
 // lastPlace returns a new place at the end.
@@ -105,7 +105,7 @@ func (q *queue) lastPlace() uint64 {
 // the end. No run returns so many messages.
 const behindFront = 1 << 48
 
-// putBack returns a message that was requeued, or whose session has ended. In a classic queue it
+// requeueMessage returns a message that was requeued, or whose session has ended. In a classic queue it
 // goes to its old place. A quorum queue delivers messages of ended sessions before all others, in
 // the order of delivery. A requeued message comes last, because it is appended to the queue's log
 // again. But in a queue with a delivery limit, which counts returns, it is treated like a message
@@ -113,7 +113,7 @@ const behindFront = 1 << 48
 // several messages are back before the first goes out again.
 //
 // A message that has come back too often dies instead (rule 30).
-func (q *queue) putBack(m *message, process string, how returning) {
+func (q *queue) requeueMessage(m *message, process string, how returnCause) {
 	ended := how != byConsumer
 	q.unacked--
 	limit := q.deliveryLimit()
@@ -135,8 +135,8 @@ func (q *queue) putBack(m *message, process string, how returning) {
 		m.deliveries++
 	}
 	if limit > 0 && m.deliveries > limit {
-		q.b.tell(history.Requeued, m, q.decl.Name, process, "", 0)
-		q.die(m, broker.DeathDeliveryLimit)
+		q.b.emitMessageEvent(history.Requeued, m, q.decl.Name, process, "", 0)
+		q.deadLetterOrDrop(m, broker.DeathDeliveryLimit)
 		return
 	}
 	if q.head > 0 && (q.head == len(q.ready) || m.place < q.ready[q.head].place) {
@@ -148,14 +148,14 @@ func (q *queue) putBack(m *message, process string, how returning) {
 		})
 		q.ready = slices.Insert(q.ready, q.head+i, m)
 	}
-	q.b.tell(history.Requeued, m, q.decl.Name, process, "", 0)
+	q.b.emitMessageEvent(history.Requeued, m, q.decl.Name, process, "", 0)
 }
 
-// returning is the reason why a message comes back to its queue.
-type returning uint8
+// returnCause is the reason why a message comes back to its queue.
+type returnCause uint8
 
 const (
-	byConsumer returning = iota
+	byConsumer returnCause = iota
 	bySessionEnd
 	byTimeout
 )
@@ -168,31 +168,31 @@ func (q *queue) deliveryLimit() int {
 	return q.b.like.deliveryLimit
 }
 
-// serve delivers as much as possible. An expired message dies when it comes to the front, and only
+// deliverReady delivers as much as possible. An expired message dies when it comes to the front, and only
 // there (rule 10).
-func (q *queue) serve() {
+func (q *queue) deliverReady() {
 	if !q.b.up || q.deleted {
 		return
 	}
 	if q.stall != nil {
-		if q.length() > 0 {
+		if q.readyCount() > 0 {
 			q.stall.touch()
 		}
 		return
 	}
 	k := q.b.k
-	// Each message leaves because of what serve was called for, and not because the one before it left.
+	// Each message leaves because of what deliverReady was called for, and not because the one before it left.
 	// So each turn begins with the same strand.
-	for now := k.Strand(); q.length() > 0; k.SetStrand(now) {
-		if q.front().expires <= k.Now() {
-			q.die(q.pop(), broker.DeathExpired)
+	for now := k.Strand(); q.readyCount() > 0; k.SetStrand(now) {
+		if q.frontMessage().expires <= k.Now() {
+			q.deadLetterOrDrop(q.popFront(), broker.DeathExpired)
 			continue
 		}
 		c := q.nextConsumer()
 		if c == nil {
 			break
 		}
-		c.deliver(q.pop())
+		c.deliverMessage(q.popFront())
 	}
 	q.watchFront()
 }
@@ -214,10 +214,10 @@ func (q *queue) nextConsumer() *consumer {
 // set for an earlier moment is kept: it checks again when it fires, which is cheaper than moving it
 // with every delivery.
 func (q *queue) watchFront() {
-	if q.length() == 0 || q.front().expires == never {
+	if q.readyCount() == 0 || q.frontMessage().expires == never {
 		return
 	}
-	at := q.front().expires
+	at := q.frontMessage().expires
 	if q.expiryAt != 0 {
 		if q.expiryAt <= at {
 			return
@@ -228,17 +228,17 @@ func (q *queue) watchFront() {
 	q.expiryAt = at
 	q.expiry = q.b.k.After(at+late-q.b.k.Now(), func() {
 		q.expiryAt = 0
-		q.serve()
+		q.deliverReady()
 	})
 }
 
-// state is the broker's report of the queue. A quorum queue counts cancelled consumers as long as
+// reportedState is the broker's report of the queue. A quorum queue counts cancelled consumers as long as
 // they hold a delivery.
-func (q *queue) state() broker.QueueState {
+func (q *queue) reportedState() broker.QueueState {
 	if q.stall != nil {
 		return broker.QueueState{Exists: true}
 	}
-	s := broker.QueueState{Exists: true, Ready: q.length(), Consumers: len(q.consumers)}
+	s := broker.QueueState{Exists: true, Ready: q.readyCount(), Consumers: len(q.consumers)}
 	if q.decl.Type != typeQuorum {
 		return s
 	}
@@ -257,8 +257,8 @@ func (q *queue) state() broker.QueueState {
 // quorumTick is how often the broker checks whether a quorum queue has expired.
 const quorumTick = 5 * time.Second
 
-// used restarts the time after which an unused queue expires.
-func (q *queue) used() {
+// restartExpiry restarts the time after which an unused queue expires.
+func (q *queue) restartExpiry() {
 	if q.decl.Expires == 0 {
 		return
 	}
@@ -286,7 +286,7 @@ func (q *queue) goDown(kill bool) {
 	for _, m := range q.ready[q.head:] {
 		if kill && !m.stored && q.b.loss.Uint64N(2) == 1 {
 			q.b.net.Touch(simnet.Touched{Fault: FaultKill, Queue: q.decl.Name})
-			q.b.tell(history.Dropped, m, q.decl.Name, "", FaultKill, 0)
+			q.b.emitMessageEvent(history.Dropped, m, q.decl.Name, "", FaultKill, 0)
 			continue
 		}
 		m.stored = true
@@ -302,15 +302,15 @@ func (q *queue) goDown(kill bool) {
 	}
 }
 
-// delete drops all messages and tells the consumers.
-func (q *queue) delete(fault string) {
+// deleteContents drops all messages and tells the consumers.
+func (q *queue) deleteContents(fault string) {
 	q.deleted = true
 	q.loseStalled()
 	q.unused.Stop()
 	q.expiry.Stop()
 	q.retry.Stop()
 	drop := func(m *message) {
-		q.b.tell(history.Dropped, m, q.decl.Name, "", fault, 0)
+		q.b.emitMessageEvent(history.Dropped, m, q.decl.Name, "", fault, 0)
 	}
 	for _, m := range q.ready[q.head:] {
 		drop(m)

@@ -34,14 +34,14 @@ type waiter struct{ run, lost func() }
 // down. It calls touch whenever the hang holds back a message, a request or a dead letter. It
 // returns nil if there is no such queue, or if the queue already hangs.
 func (b *Broker) SuspendQueue(name string, touch func()) (resume func()) {
-	q := b.queue(name)
+	q := b.queueNamed(name)
 	if q == nil || q.stall != nil {
 		return nil
 	}
 	x := &stall{touch: touch}
 	q.stall = x
 	b.stalls++
-	if q.length() > 0 && len(q.consumers) > 0 {
+	if q.readyCount() > 0 && len(q.consumers) > 0 {
 		touch()
 	}
 	return func() {
@@ -66,14 +66,14 @@ func (q *queue) endStall(do func(w waiter)) {
 	for _, w := range waiting {
 		do(w)
 	}
-	q.serve()
+	q.deliverReady()
 	if q.b.like.queuesTimeOut {
 		q.b.watchAll()
 	}
 }
 
-// attend runs a request to a queue, now or when the queue resumes. lost may be nil.
-func (q *queue) attend(run, lost func()) {
+// runWhenResumed runs a request to a queue, now or when the queue resumes. lost may be nil.
+func (q *queue) runWhenResumed(run, lost func()) {
 	if q == nil || q.stall == nil {
 		run()
 		return
@@ -92,9 +92,9 @@ func (q *queue) loseStalled() {
 	})
 }
 
-// admitStalled puts a message into a queue that hangs: it is stored when the queue resumes, and
+// enqueueWhenResumed puts a message into a queue that hangs: it is stored when the queue resumes, and
 // confirmed after that. If the queue is deleted or the broker goes down first, it is lost.
-func (p *publish) admitStalled(q *queue, t interference) {
+func (p *publish) enqueueWhenResumed(q *queue, t interference) {
 	b := p.peer.b
 	p.waits++
 	if !p.late {
@@ -102,29 +102,29 @@ func (p *publish) admitStalled(q *queue, t interference) {
 		p.peer.s.late = append(p.peer.s.late, p)
 		b.k.After(stuckAfter, func() {
 			if s := p.peer.s; !s.closed && slices.Contains(s.late, p) {
-				p.batch.settle(int(p.index), broker.Unknown)
+				p.batch.recordOutcome(int(p.index), broker.Unknown)
 			}
 		})
 	}
-	q.attend(func() {
-		p.admit(q, &t)
+	q.runWhenResumed(func() {
+		p.enqueueCopies(q, &t)
 		if p.waits--; p.waits == 0 {
-			p.store()
+			p.storeCopies()
 		}
 	}, func() {
-		origin := p.message()
-		b.tell(history.Enqueued, &origin, q.decl.Name, "", "", 0)
-		b.tell(history.Dropped, &origin, q.decl.Name, "", FaultKill, 0)
+		origin := p.newCopy()
+		b.emitMessageEvent(history.Enqueued, &origin, q.decl.Name, "", "", 0)
+		b.emitMessageEvent(history.Dropped, &origin, q.decl.Name, "", FaultKill, 0)
 	})
 }
 
-// answered notes that a publish that was late has its outcome.
-func (s *session) answered(p *publish) {
+// forgetLate notes that a publish that was late has its outcome.
+func (s *session) forgetLate(p *publish) {
 	s.late = slices.DeleteFunc(s.late, func(other *publish) bool { return other == p })
 }
 
-// shut says that a publish to this route has waited for so long that nothing more is sent there.
-func (s *session) shut(exchange, key string) bool {
+// isRouteShut says that a publish to this route has waited for so long that nothing more is sent there.
+func (s *session) isRouteShut(exchange, key string) bool {
 	now := s.b.k.Now()
 	return slices.ContainsFunc(s.late, func(p *publish) bool {
 		return p.exchange == exchange && p.key == key && now-p.at >= stuckAfter
@@ -134,7 +134,7 @@ func (s *session) shut(exchange, key string) bool {
 // endIfLate ends the session if its oldest publish has waited for too long.
 func (s *session) endIfLate() {
 	if len(s.late) > 0 && s.b.k.Now()-s.late[0].at > oldestConfirm {
-		s.over()
+		s.closeAndWake()
 		if s.b.givenUp != nil {
 			s.b.givenUp(s.p.Name())
 		}
@@ -151,7 +151,7 @@ func (b *Broker) stalledClassic(names func(yield func(string) bool)) *queue {
 		return nil
 	}
 	for name := range names {
-		if q := b.queue(name); q != nil && q.stall != nil && q.decl.Type == typeClassic {
+		if q := b.queueNamed(name); q != nil && q.stall != nil && q.decl.Type == typeClassic {
 			return q
 		}
 	}
@@ -184,8 +184,8 @@ func (b *Broker) StopDeadLettering(touch func()) (resume func()) {
 	}
 }
 
-// moves says whether the dead letters of a queue are moved.
-func (q *queue) moves() bool {
+// movesDeadLetters says whether the dead letters of a queue are moved.
+func (q *queue) movesDeadLetters() bool {
 	if q.decl.Type != typeQuorum || len(q.b.idleLetters) == 0 {
 		return true
 	}

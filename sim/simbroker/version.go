@@ -11,15 +11,15 @@ func Versions() []string { return []string{"3.10", "4.0", "4.3"} }
 func Like(version string) string {
 	at := Versions()[0]
 	for _, v := range Versions() {
-		if !older(version, v) {
+		if !isOlder(version, v) {
 			at = v
 		}
 	}
 	return at
 }
 
-// older says that a version comes before another, by their first two numbers.
-func older(version, than string) bool {
+// isOlder says that a version comes before another, by their first two numbers.
+func isOlder(version, than string) bool {
 	var major, minor, ofMajor, ofMinor int
 	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor) // a version that can't be read counts as the oldest
 	_, _ = fmt.Sscanf(than, "%d.%d", &ofMajor, &ofMinor)
@@ -45,7 +45,7 @@ type behaviour struct {
 	// that was declared without KeepsReturned. 0 means that the release has none.
 	deliveryLimit int
 	// readsDeaths: an x-death header that a client has written is read when its message dies; see
-	// poisoned.
+	// isPoisoned.
 	readsDeaths bool
 	// queuesTimeOut: quorum queues have a consumer timeout; channels and classic queues have none.
 	queuesTimeOut bool

@@ -92,7 +92,7 @@ func (s *signal) Set() {
 	s.k.CheckAlive()
 	for len(s.waiters) > 0 {
 		w := s.waiters[0]
-		s.drop(0)
+		s.dropWaiter(0)
 		if w.Done() {
 			return
 		}
@@ -118,7 +118,7 @@ func (s *signal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 	if !woken {
 		for i, other := range s.waiters {
 			if other == w {
-				s.drop(i)
+				s.dropWaiter(i)
 				break
 			}
 		}
@@ -126,4 +126,4 @@ func (s *signal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 	return woken, err
 }
 
-func (s *signal) drop(i int) { s.waiters = append(s.waiters[:i], s.waiters[i+1:]...) }
+func (s *signal) dropWaiter(i int) { s.waiters = append(s.waiters[:i], s.waiters[i+1:]...) }

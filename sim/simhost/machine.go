@@ -87,7 +87,7 @@ func (m *Machine) ownerEnded(p *kernel.Process) {
 	}
 	for _, a := range m.actions {
 		if a.owner == p {
-			a.after(a.draws().Duration(pipeMin, pipeMax), a.killed)
+			a.armTimer(a.drawStream().Duration(pipeMin, pipeMax), a.killed)
 		}
 	}
 }
@@ -109,9 +109,9 @@ type action struct {
 	spec  worker.Spec
 	fence kernel.Timer
 	// killed ends it from outside. It is one function for all timers that do so. They hold the action
-	// only through timed.
+	// only through the handle.
 	killed func()
-	timed  *timed
+	timed  *actionHandle
 	ended  bool
 	exit   worker.Exit
 	// failed is why the action fails by itself, by the contract; exit.Reason is what the core makes
@@ -122,13 +122,13 @@ type action struct {
 	strand kernel.Strand
 }
 
-// timed is an action until it ends. Its limit is a timer that outlives it for minutes, and would keep
+// actionHandle is an action until it ends. Its limit is a timer that outlives it for minutes, and would keep
 // its memory as long.
-type timed struct{ a *action }
+type actionHandle struct{ a *action }
 
-func (t *timed) kill() {
-	if t.a != nil {
-		t.a.end(worker.Exit{Killed: true})
+func (ah *actionHandle) killAction() {
+	if ah.a != nil {
+		ah.a.endRun(worker.Exit{Killed: true})
 	}
 }
 
@@ -143,16 +143,16 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	}
 	w := m.k.NewWait()
 	a := &action{m: m, owner: r.p, spec: s}
-	a.timed = &timed{a}
-	a.killed = a.timed.kill
+	a.timed = &actionHandle{a}
+	a.killed = a.timed.killAction
 	late := false
-	m.ground.AfterMonotonic(a.draws().Duration(spawnMin, spawnMax), func() {
+	m.ground.AfterMonotonic(a.drawStream().Duration(spawnMin, spawnMax), func() {
 		if !r.p.Alive() {
 			return
 		}
 		late = a.owner.Clock().Monotonic() >= min(s.Limit, s.Fence) && !m.shimless
 		if !late {
-			a.begin()
+			a.startRun()
 		}
 		w.Done()
 	})
@@ -165,41 +165,41 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	return a, nil
 }
 
-// draws is the machine's stream, for a draw about this run of the action. The same run takes as long
+// drawStream is the machine's stream, for a draw about this run of the action. The same run takes as long
 // on another machine and at another time, where a run is compared with another one.
-func (a *action) draws() *kernel.Stream {
+func (a *action) drawStream() *kernel.Stream {
 	return a.m.stream.About(uint64(a.spec.Key.ID), uint64(a.spec.Key.Epoch))
 }
 
-func (a *action) begin() {
+func (a *action) startRun() {
 	m := a.m
 	m.actions = append(m.actions, a)
-	a.emit(history.ActionStarted, execution.None, execution.NoReason, 0)
+	a.emitEvent(history.ActionStarted, execution.None, execution.NoReason, 0)
 	b := m.behaviour[a.spec.Action.Ref]
-	draw := a.draws().Duration
+	draw := a.drawStream().Duration
 	if b.TakesLog {
-		draw = a.draws().LogDuration
+		draw = a.drawStream().LogDuration
 	}
 	takes := draw(b.TakesMin, b.TakesMax)
 	exit := worker.Exit{}
-	if a.draws().Chance(b.FailPerMillion) {
-		exit = a.failure(&b)
+	if a.drawStream().Chance(b.FailPerMillion) {
+		exit = a.drawFailure(&b)
 	}
-	a.after(takes, func() { a.end(exit) })
+	a.armTimer(takes, func() { a.endRun(exit) })
 	if m.shimless {
 		return
 	}
 	now := a.owner.Clock().Monotonic()
-	a.after(s0(a.spec.Limit-now), a.killed)
+	a.armTimer(nonNegative(a.spec.Limit-now), a.killed)
 	a.setFence(a.spec.Fence - now)
 }
 
-// failure draws how the action fails: by an exit code, if one is named or stands for its reason, else
+// drawFailure draws how the action fails: by an exit code, if one is named or stands for its reason, else
 // in words. The core makes a reason of the exit code, as its runner of subprocesses does.
-func (a *action) failure(b *Behaviour) worker.Exit {
+func (a *action) drawFailure(b *Behaviour) worker.Exit {
 	code := oracle.ExitCodeOf(b.FailReason)
 	if n := len(b.FailCodes); n > 0 {
-		code = b.FailCodes[a.draws().Uint64N(uint64(n))]
+		code = b.FailCodes[a.drawStream().Uint64N(uint64(n))]
 	}
 	if code == 0 {
 		a.failed = b.FailReason
@@ -215,14 +215,14 @@ func (a *action) failure(b *Behaviour) worker.Exit {
 
 func (a *action) setFence(in time.Duration) {
 	a.fence.Stop()
-	a.fence = a.after(s0(in), a.killed)
+	a.fence = a.armTimer(nonNegative(in), a.killed)
 }
 
-func (a *action) after(d time.Duration, fn func()) kernel.Timer {
+func (a *action) armTimer(d time.Duration, fn func()) kernel.Timer {
 	return a.m.ground.AfterMonotonic(d, fn)
 }
 
-func (a *action) end(exit worker.Exit) {
+func (a *action) endRun(exit worker.Exit) {
 	if a.ended {
 		return
 	}
@@ -243,12 +243,12 @@ func (a *action) end(exit worker.Exit) {
 	case a.failed != execution.NoReason:
 		to, why = execution.Failed, a.failed
 	}
-	a.emit(history.ActionEnded, to, why, exit.Code)
+	a.emitEvent(history.ActionEnded, to, why, exit.Code)
 	a.strand = m.k.Strand()
 	a.wait.Done()
 }
 
-func (a *action) emit(kind history.Kind, to execution.Status, reason execution.Reason, code int) {
+func (a *action) emitEvent(kind history.Kind, to execution.Status, reason execution.Reason, code int) {
 	m := a.m
 	m.event = history.Event{
 		At: m.k.Now(), Step: m.k.Step(), Kind: kind, Process: a.owner.Name(), Execution: a.spec.Key.ID, Epoch: a.spec.Key.Epoch,
@@ -257,8 +257,8 @@ func (a *action) emit(kind history.Kind, to execution.Status, reason execution.R
 	m.sink.Observe(&m.event)
 }
 
-// asked reports that the worker asked the action to end.
-func (a *action) asked(grace time.Duration) {
+// reportEndRequest reports that the worker asked the action to end.
+func (a *action) reportEndRequest(grace time.Duration) {
 	m := a.m
 	m.event = history.Event{
 		At: m.k.Now(), Step: m.k.Step(), Kind: history.EndAsked, Process: a.owner.Name(), Execution: a.spec.Key.ID, Epoch: a.spec.Key.Epoch,
@@ -286,13 +286,13 @@ func (a *action) Wait(ctx context.Context) (worker.Exit, error) {
 func (a *action) Kill(grace time.Duration) {
 	a.m.k.CheckAlive()
 	if !a.ended {
-		a.asked(grace)
+		a.reportEndRequest(grace)
 	}
-	if grace > 0 && a.draws().Chance(ignoresTerm) {
-		a.after(grace, a.killed)
+	if grace > 0 && a.drawStream().Chance(ignoresTerm) {
+		a.armTimer(grace, a.killed)
 		return
 	}
-	a.after(a.draws().Duration(0, min(grace, obeyMax)), a.killed)
+	a.armTimer(a.drawStream().Duration(0, min(grace, obeyMax)), a.killed)
 }
 
 // Extend implements worker.Run.
@@ -303,5 +303,5 @@ func (a *action) Extend(fence time.Duration) {
 	}
 }
 
-// s0 is d, or zero if d is negative.
-func s0(d time.Duration) time.Duration { return max(0, d) }
+// nonNegative is d, or zero if d is negative.
+func nonNegative(d time.Duration) time.Duration { return max(0, d) }

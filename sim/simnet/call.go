@@ -66,12 +66,12 @@ func (n *Network) Call(ctx context.Context, p *kernel.Process, server string, ap
 	return w.Call(ctx, FrameFunc(apply), w.Connect(), 0)
 }
 
-// links looks up the links of the path.
-func (pa *Path) links() {
+// lookUpLinks looks up the links of the path.
+func (pa *Path) lookUpLinks() {
 	if pa.server == nil {
-		pa.server = pa.n.server(pa.to)
-		pa.forth = pa.n.link(pa.p.Name(), pa.to)
-		pa.back = pa.n.link(pa.to, pa.p.Name())
+		pa.server = pa.n.serverNamed(pa.to)
+		pa.forth = pa.n.linkBetween(pa.p.Name(), pa.to)
+		pa.back = pa.n.linkBetween(pa.to, pa.p.Name())
 	}
 }
 
@@ -83,33 +83,33 @@ func (pa *Path) Connect() (connection uint64) {
 
 // Broken says that a silence has broken the connection and that this is known by now.
 func (pa *Path) Broken(connection uint64) bool {
-	pa.links()
+	pa.lookUpLinks()
 	return connection <= max(pa.forth.broken, pa.back.broken)
 }
 
 // Silent says whether a connection is silent.
 func (pa *Path) Silent(connection uint64) bool {
-	pa.links()
-	return pa.forth.silent(connection) || pa.back.silent(connection)
+	pa.lookUpLinks()
+	return pa.forth.isSilent(connection) || pa.back.isSilent(connection)
 }
 
 // Troubled says that something may delay answers on a connection: a fault of the link or the
 // server.
 func (pa *Path) Troubled(connection uint64) bool {
-	pa.links()
-	return pa.server.hangs != "" || !pa.server.up || pa.forth.troubled(connection) || pa.back.troubled(connection)
+	pa.lookUpLinks()
+	return pa.server.hangs != "" || !pa.server.up || pa.forth.isTroubled(connection) || pa.back.isTroubled(connection)
 }
 
-func (l *link) troubled(connection uint64) bool {
-	return len(l.cuts)+len(l.slows)+len(l.narrow) > 0 || len(l.silences) > 0 && l.silent(connection)
+func (l *link) isTroubled(connection uint64) bool {
+	return len(l.cuts)+len(l.slows)+len(l.narrow) > 0 || len(l.silences) > 0 && l.isSilent(connection)
 }
 
 // Trips draws the duration of n round trips.
 func (pa *Path) Trips(n int) (d time.Duration) {
-	pa.links()
+	pa.lookUpLinks()
 	for range n {
-		d += pa.forth.delayAfter(d)
-		d += pa.back.delayAfter(d)
+		d += pa.forth.drawDelayAfter(d)
+		d += pa.back.drawDelayAfter(d)
 	}
 	return d
 }
@@ -118,8 +118,8 @@ func (pa *Path) Trips(n int) (d time.Duration) {
 // fault prevents this, it reports that the fault made a difference. For a new connection, pass
 // NoConnection.
 func (pa *Path) Answers(connection uint64) bool {
-	pa.links()
-	if !pa.forth.cut() && !pa.back.cut() && pa.server.hangs == "" && !pa.forth.silent(connection) && !pa.back.silent(connection) {
+	pa.lookUpLinks()
+	if !pa.forth.isCut() && !pa.back.isCut() && pa.server.hangs == "" && !pa.forth.isSilent(connection) && !pa.back.isSilent(connection) {
 		return true
 	}
 	pa.forth.touchCuts()
@@ -143,7 +143,7 @@ func (pa *Path) Call(ctx context.Context, apply Frame, connection uint64, trips 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	pa.links()
+	pa.lookUpLinks()
 	c := n.takeCall()
 	c.connection, c.trips = connection, trips
 	c.forth, c.back, c.server = pa.forth, pa.back, pa.server
@@ -152,8 +152,8 @@ func (pa *Path) Call(ctx context.Context, apply Frame, connection uint64, trips 
 	c.sent = c.server.generation
 	c.refusal = !c.server.up
 	c.packets, c.caller = true, true
-	if c.broken = c.forth.breaks(); c.broken {
-		c.brokenAfter = c.forth.coin()
+	if c.broken = c.forth.drawBreak(); c.broken {
+		c.brokenAfter = c.forth.drawCoin()
 	}
 	c.sendRequest()
 	err := c.wait.Await(ctx)
@@ -161,7 +161,7 @@ func (pa *Path) Call(ctx context.Context, apply Frame, connection uint64, trips 
 		err = c.err
 	}
 	c.caller = false
-	c.release()
+	c.freeIfDone()
 	return err
 }
 
@@ -174,9 +174,9 @@ func (n *Network) takeCall() *call {
 	return &call{n: n}
 }
 
-// release frees the call when neither packets nor caller hold it any more. A caller that crashed
+// freeIfDone frees the call when neither packets nor caller hold it any more. A caller that crashed
 // never lets go; the garbage collector frees such a call.
-func (c *call) release() {
+func (c *call) freeIfDone() {
 	if c.packets || c.caller {
 		return
 	}
@@ -186,30 +186,30 @@ func (c *call) release() {
 
 func (c *call) sendRequest() {
 	c.strand = c.n.k.Strand()
-	if c.forth.cut() {
+	if c.forth.isCut() {
 		c.phase = requestHeld
-		c.forth.hold(c)
+		c.forth.holdContent(c)
 		return
 	}
-	if c.forth.loses(c.connection, c) {
+	if c.forth.loseIfSilent(c.connection, c) {
 		return
 	}
 	c.phase = requestUnderWay
-	d := c.forth.delay()
+	d := c.forth.drawDelay()
 	for range c.trips {
-		d += c.back.delayAfter(d)
-		d += c.forth.delayAfter(d)
+		d += c.back.drawDelayAfter(d)
+		d += c.forth.drawDelayAfter(d)
 	}
 	c.n.k.AfterEvent(d, c)
 }
 
-// silenceOver tells the caller that the connection is broken.
-func (c *call) silenceOver() {
+// breakConnection tells the caller that the connection is broken.
+func (c *call) breakConnection() {
 	defer c.n.k.SetStrand(c.n.k.Strand())
 	c.n.k.Meet(c.strand)
 	c.err, c.apply = ErrReset, nil
 	c.phase = replyUnderWay
-	c.n.k.AfterEvent(c.back.delay(), c)
+	c.n.k.AfterEvent(c.back.drawDelay(), c)
 }
 
 // Fire is the arrival of the packet in transit.
@@ -217,38 +217,38 @@ func (c *call) Fire() {
 	c.strand = c.n.k.Strand()
 	switch c.phase {
 	case requestUnderWay:
-		if c.forth.cut() {
+		if c.forth.isCut() {
 			c.phase = requestHeld
-			c.forth.hold(c)
+			c.forth.holdContent(c)
 			return
 		}
-		if c.forth.loses(c.connection, c) {
+		if c.forth.loseIfSilent(c.connection, c) {
 			return
 		}
-		c.arrive()
+		c.arriveAtServer()
 	case replyUnderWay:
-		if c.back.cut() {
+		if c.back.isCut() {
 			c.phase = replyHeld
-			c.back.hold(c)
+			c.back.holdContent(c)
 			return
 		}
-		if c.back.loses(c.connection, c) {
+		if c.back.loseIfSilent(c.connection, c) {
 			return
 		}
-		c.answer()
+		c.deliverReply()
 	}
 }
 
-// healed decides the fate of a packet that was held.
-func (c *call) healed() {
+// resumeAfterHeal decides the fate of a packet that was held.
+func (c *call) resumeAfterHeal() {
 	defer c.n.k.SetStrand(c.n.k.Strand())
 	c.n.k.Meet(c.strand)
 	if c.phase == replyHeld {
-		if c.back.coin() {
+		if c.back.drawCoin() {
 			c.err = ErrReset
 		}
 		c.phase = replyUnderWay
-		c.n.k.AfterEvent(c.back.late(), c)
+		c.n.k.AfterEvent(c.back.drawHealDelay(), c)
 		return
 	}
 	switch c.forth.faults.Uint64N(3) {
@@ -259,11 +259,11 @@ func (c *call) healed() {
 		c.broken, c.brokenAfter = true, false
 	}
 	c.phase = requestUnderWay
-	c.n.k.AfterEvent(c.forth.late(), c)
+	c.n.k.AfterEvent(c.forth.drawHealDelay(), c)
 }
 
-// arrive is the request's arrival at the server.
-func (c *call) arrive() {
+// arriveAtServer is the request's arrival at the server.
+func (c *call) arriveAtServer() {
 	if c.server.hangs != "" && c.server.up {
 		c.n.Touch(Touched{Fault: c.server.hangs, Process: c.forth.process})
 		c.server.waiting = append(c.server.waiting, c)
@@ -271,41 +271,41 @@ func (c *call) arrive() {
 	}
 	switch {
 	case c.refusal && !c.server.up:
-		c.reply(ErrRefused)
+		c.sendReply(ErrRefused)
 	case !c.refusal && c.server.generation != c.sent:
-		c.reply(ErrReset) // the server that it was sent to is gone
+		c.sendReply(ErrReset) // the server that it was sent to is gone
 	case c.broken && !c.brokenAfter:
-		c.reply(ErrReset)
+		c.sendReply(ErrReset)
 	default:
 		c.apply.Arrive()
 		if c.broken {
-			c.reply(ErrReset)
+			c.sendReply(ErrReset)
 		} else {
-			c.reply(nil)
+			c.sendReply(nil)
 		}
 	}
 }
 
-func (c *call) reply(err error) {
+func (c *call) sendReply(err error) {
 	c.strand = c.n.k.Strand()
 	c.err = err
 	c.apply = nil
 	c.applied = c.server.generation
-	if c.back.cut() {
+	if c.back.isCut() {
 		c.phase = replyHeld
-		c.back.hold(c)
+		c.back.holdContent(c)
 		return
 	}
 	c.phase = replyUnderWay
-	c.n.k.AfterEvent(c.back.delay(), c)
+	c.n.k.AfterEvent(c.back.drawDelay(), c)
 }
 
-// answer is the arrival of the reply at the caller, who may be gone.
-func (c *call) answer() {
-	if c.err == nil && c.server.generation != c.applied && c.back.coin() {
+// deliverReply is the arrival of the reply at the caller, who may be gone.
+func (c *call) deliverReply() {
+	if c.err == nil && c.server.generation != c.applied && c.back.drawCoin() {
 		c.err = ErrReset // the server went down before its reply was out
 	}
 	c.wait.Done()
 	c.packets = false
-	c.release()
+	c.freeIfDone()
 }

@@ -153,7 +153,7 @@ func (n *Network) Touch(t Touched) {
 // closed at once and without a callback, because the caller knows; the clients learn of it by a
 // frame. It does nothing if the state does not change.
 func (n *Network) SetServer(name string, up bool) {
-	s := n.server(name)
+	s := n.serverNamed(name)
 	if s.up == up {
 		return
 	}
@@ -166,7 +166,7 @@ func (n *Network) SetServer(name string, up bool) {
 	s.conns = nil
 	for _, c := range conns {
 		c.serverOpen = false
-		c.toClient.send(nil)
+		c.toClient.queueFrame(nil)
 	}
 	for _, fn := range s.onDown {
 		fn()
@@ -177,7 +177,7 @@ func (n *Network) SetServer(name string, up bool) {
 // empty name ends it: then everything that has arrived is applied, in order, even if its caller has
 // given up. It does not affect streams ([Conn]).
 func (n *Network) SetHang(name, fault string) {
-	s := n.server(name)
+	s := n.serverNamed(name)
 	s.hangs = fault
 	if fault != "" {
 		return
@@ -187,22 +187,22 @@ func (n *Network) SetHang(name, fault string) {
 	now := n.k.Strand()
 	for _, c := range waiting {
 		n.k.Meet(c.strand)
-		c.arrive()
+		c.arriveAtServer()
 		n.k.SetStrand(now)
 	}
 }
 
 // ServerUp says whether a server is up. Servers are up until they are taken down.
-func (n *Network) ServerUp(name string) bool { return n.server(name).up }
+func (n *Network) ServerUp(name string) bool { return n.serverNamed(name).up }
 
 // OnServerDown registers a callback for when a server goes down. Callbacks run in the order of
 // their registration, after the connections were broken.
 func (n *Network) OnServerDown(name string, fn func()) {
-	s := n.server(name)
+	s := n.serverNamed(name)
 	s.onDown = append(s.onDown, fn)
 }
 
-func (n *Network) server(name string) *server {
+func (n *Network) serverNamed(name string) *server {
 	s := n.servers[name]
 	if s == nil {
 		s = &server{up: true}

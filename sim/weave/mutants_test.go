@@ -85,7 +85,7 @@ func TestMissingLocksAreKilledByTheGuardAlone(t *testing.T) {
 		if !found || !ended {
 			t.Fatalf("%s has no %s", m.file, m.function)
 		}
-		mutants = append(mutants, unlocked(m.name, m.file, m.lock, m.function+body))
+		mutants = append(mutants, withoutLock(m.name, m.file, m.lock, m.function+body))
 	}
 	programs := map[Kind]string{}
 	for _, kind := range []Kind{Guard, Neither} {

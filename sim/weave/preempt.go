@@ -8,8 +8,8 @@ import (
 	"handoff/chaos/overlay"
 )
 
-// touches says that a statement, without the blocks in it, mentions a field that tasks share.
-func (w *weaver) touches(s ast.Stmt) (found bool) {
+// touchesShared says that a statement, without the blocks in it, mentions a field that tasks share.
+func (w *weaver) touchesShared(s ast.Stmt) (found bool) {
 	overlay.Within(s, func(n ast.Node) {
 		if n, ok := n.(*ast.SelectorExpr); ok {
 			found = found || w.shared[n.Sel.Name]
@@ -18,8 +18,8 @@ func (w *weaver) touches(s ast.Stmt) (found bool) {
 	return found
 }
 
-// unlocks says that a statement unlocks a mutex now.
-func unlocks(s ast.Stmt) bool {
+// isUnlock says that a statement unlocks a mutex now.
+func isUnlock(s ast.Stmt) bool {
 	e, ok := s.(*ast.ExprStmt)
 	if !ok {
 		return false
@@ -64,7 +64,7 @@ func sharedFields(files []*ast.File) map[string]bool {
 			return
 		}
 		taken[name] = true
-		after := !guarded(s)
+		after := !hasMutex(s)
 		for _, field := range s.Fields.List {
 			after = after || isMutex(field.Type)
 			if !after {
@@ -82,13 +82,13 @@ func sharedFields(files []*ast.File) map[string]bool {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(structs)) {
-		if guarded(structs[name]) {
+		if hasMutex(structs[name]) {
 			take(name)
 		}
 	}
 	return shared
 }
 
-func guarded(s *ast.StructType) bool {
+func hasMutex(s *ast.StructType) bool {
 	return slices.ContainsFunc(s.Fields.List, func(f *ast.Field) bool { return isMutex(f.Type) })
 }

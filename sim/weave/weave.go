@@ -49,14 +49,14 @@ type Overlay struct {
 // another overlay, replaces; its replacements are woven, too. before is empty for none. Each mutant
 // replaces a piece of the source by both versions and a check at run time that chooses between them.
 func Write(root, before, dir string, kind Kind, mutants ...Mutant) (*Overlay, error) {
-	o, err := write(root, before, dir, kind, mutants)
+	o, err := writeOverlay(root, before, dir, kind, mutants)
 	if err != nil {
 		return nil, fmt.Errorf("weaving the core: %w", err)
 	}
 	return o, nil
 }
 
-func write(root, before, dir string, kind Kind, mutants []Mutant) (*Overlay, error) {
+func writeOverlay(root, before, dir string, kind Kind, mutants []Mutant) (*Overlay, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func write(root, before, dir string, kind Kind, mutants []Mutant) (*Overlay, err
 	}
 	texts := map[string]string{}
 	for _, m := range mutants {
-		if err := m.plant(root, sources); err != nil {
+		if err := m.plantInto(root, sources); err != nil {
 			return nil, err
 		}
 		at := filepath.Join(root, filepath.FromSlash(m.File))
@@ -84,7 +84,7 @@ func write(root, before, dir string, kind Kind, mutants []Mutant) (*Overlay, err
 	}
 	o := &Overlay{}
 	if kind != Neither {
-		if err := o.weave(root, kind, sources, texts); err != nil {
+		if err := o.weaveCore(root, kind, sources, texts); err != nil {
 			return nil, err
 		}
 	}
@@ -107,8 +107,8 @@ func write(root, before, dir string, kind Kind, mutants []Mutant) (*Overlay, err
 	return o, err
 }
 
-// weave adds the woven files to texts, by path. sources are the texts that differ from the files.
-func (o *Overlay) weave(root string, kind Kind, sources map[string][]byte, texts map[string]string) error {
+// weaveCore adds the woven files to texts, by path. sources are the texts that differ from the files.
+func (o *Overlay) weaveCore(root string, kind Kind, sources map[string][]byte, texts map[string]string) error {
 	var patterns []string
 	for _, p := range Packages {
 		if kind != Preempt || p != "core/telemetry" {
@@ -147,7 +147,7 @@ func (o *Overlay) weave(root string, kind Kind, sources map[string][]byte, texts
 		}
 		for i, path := range p.CompiledGoFiles {
 			files[i].group = group
-			if text, changed := files[i].woven(); changed {
+			if text, changed := files[i].wovenText(); changed {
 				texts[path] = text
 			}
 			if texts[path] != "" {
@@ -167,7 +167,7 @@ type weaver struct {
 	shared map[string]bool     // sharedFields
 }
 
-func (w *weaver) at(p token.Pos) token.Position { return w.pkg.Fset.Position(p) }
+func (w *weaver) positionOf(p token.Pos) token.Position { return w.pkg.Fset.Position(p) }
 
 // file is one source file.
 type file struct {
@@ -178,35 +178,35 @@ type file struct {
 	group int // its number
 }
 
-// woven returns the woven text, and whether anything was put in.
-func (f *file) woven() (text string, changed bool) {
+// wovenText returns the woven text, and whether anything was put in.
+func (f *file) wovenText() (text string, changed bool) {
 	var put []overlay.Insertion
 	end := ""
 	insert := func(at token.Pos, text string) {
-		put = append(put, overlay.Insertion{At: f.at(at).Offset, Text: text})
+		put = append(put, overlay.Insertion{At: f.positionOf(at).Offset, Text: text})
 	}
 	point := func(at token.Pos, form string, args ...any) {
 		insert(at, fmt.Sprintf(form, args...))
-		f.Points = append(f.Points, fmt.Sprintf("%s:%d", f.name, f.at(at).Line))
+		f.Points = append(f.Points, fmt.Sprintf("%s:%d", f.name, f.positionOf(at).Line))
 	}
 	var fn function
 	ast.Inspect(f.tree, func(n ast.Node) bool {
 		if d, ok := n.(*ast.FuncDecl); ok {
-			fn = f.function(d)
+			fn = f.inspectFunction(d)
 		}
 		if f.kind == Preempt && isMutex(n) {
-			put = append(put, overlay.Insertion{At: f.at(n.Pos()).Offset, Cut: int(n.End() - n.Pos()), Text: "woven.Mutex"})
+			put = append(put, overlay.Insertion{At: f.positionOf(n.Pos()).Offset, Cut: int(n.End() - n.Pos()), Text: "woven.Mutex"})
 			end = "\nvar _ sync.Locker\n"
 		}
 		for _, s := range overlay.Statements(n) {
 			switch {
 			case f.kind == Guard:
-				for _, a := range f.accesses(s, fn) {
-					point(s.Pos(), "woven.Held(&%s, %q); ", a.mutex, fmt.Sprintf("%s:%d touches %s", f.name, f.at(s.Pos()).Line, a.field))
+				for _, a := range f.guardedAccesses(s, fn) {
+					point(s.Pos(), "woven.Held(&%s, %q); ", a.mutex, fmt.Sprintf("%s:%d touches %s", f.name, f.positionOf(s.Pos()).Line, a.field))
 				}
-			case f.touches(s):
+			case f.touchesShared(s):
 				point(s.Pos(), "woven.Point(%d, %d); ", len(f.Points), f.group)
-				if unlocks(s) {
+				if isUnlock(s) {
 					point(s.End(), "; woven.Point(%d, %d)", len(f.Points), f.group)
 				}
 			}
@@ -234,8 +234,8 @@ type Mutant struct {
 	File, Old, New string
 }
 
-// plant changes the mutant's file in sources.
-func (m *Mutant) plant(root string, sources map[string][]byte) error {
+// plantInto changes the mutant's file in sources.
+func (m *Mutant) plantInto(root string, sources map[string][]byte) error {
 	if !slices.Contains(Packages, path.Dir(m.File)) {
 		return fmt.Errorf("mutant %s is in %s, which is not woven; woven are %s", m.Name, m.File, strings.Join(Packages, ", "))
 	}

@@ -37,13 +37,13 @@ const (
 	enough = million / 8
 )
 
-// run is the state of a run's draws.
-type run struct {
+// preemptedRun is the state of a run's draws.
+type preemptedRun struct {
 	k      *kernel.Kernel
 	hot    uint64 // how many points of a million are hot
 	enough uint64 // how many of a million other tasks that come to a point end an interruption there
 	points []point
-	held   []heldUp
+	held   []heldTask
 	draws  *kernel.Stream // whether a point is hot
 	visits *kernel.Stream // whether a visit of it is interrupted
 	lasts  *kernel.Stream // and for how long
@@ -55,8 +55,8 @@ type point struct {
 	interrupts int
 }
 
-// heldUp is a task that is interrupted at a point of a group.
-type heldUp struct {
+// heldTask is a task that is interrupted at a point of a group.
+type heldTask struct {
 	task  *kernel.Task
 	group int
 	wait  kernel.Wait
@@ -67,14 +67,14 @@ type heldUp struct {
 // knows no run. So there is one run at a time, and others wait in Begin.
 var (
 	one     sync.Mutex //detlint:ok outside of every run: it orders runs
-	current *run
+	current *preemptedRun
 )
 
 // Begin makes k the kernel whose tasks are preempted, until end is called. It first waits until no
 // other run is in progress.
 func Begin(k *kernel.Kernel) (end func()) {
 	one.Lock()
-	current = &run{
+	current = &preemptedRun{
 		k: k, hot: fewHot, draws: k.Stream("preempt/points"), visits: k.Stream("preempt/visits"), lasts: k.Stream("preempt/lasts"),
 	}
 	if !still {
@@ -99,7 +99,7 @@ func Point(n, group int) {
 		return
 	}
 	t := r.k.Current()
-	r.meet(t, group)
+	r.releaseHeld(t, group)
 	for len(r.points) <= n {
 		r.points = append(r.points, point{})
 	}
@@ -117,26 +117,26 @@ func Point(n, group int) {
 	}
 	d := r.lasts.LogDuration(time.Millisecond, longest)
 	w := r.k.NewWait()
-	r.held = append(r.held, heldUp{task: t, group: group, wait: w})
+	r.held = append(r.held, heldTask{task: t, group: group, wait: w})
 	_, _ = w.AwaitFor(context.Background(), d)
-	r.held = slices.DeleteFunc(r.held, func(h heldUp) bool { return h.wait == w })
+	r.held = slices.DeleteFunc(r.held, func(h heldTask) bool { return h.wait == w })
 }
 
-// meet releases, after this task, some of the tasks that were held up at the same points. An
+// releaseHeld releases, after this task, some of the tasks that were held up at the same points. An
 // interruption has had its effect when another task of the process has touched the same fields.
-func (r *run) meet(t *kernel.Task, group int) {
-	for i := 0; i < len(r.held); i++ {
-		h := r.held[i]
+func (p *preemptedRun) releaseHeld(t *kernel.Task, group int) {
+	for i := 0; i < len(p.held); i++ {
+		h := p.held[i]
 		gone := !h.wait.Pending()
 		if !gone && (h.task == t || h.group != group || h.task.Process() != t.Process() || slices.Contains(h.met, t)) {
 			continue
 		}
-		if !gone && !r.lasts.Chance(r.enough) {
-			r.held[i].met = append(h.met, t)
+		if !gone && !p.lasts.Chance(p.enough) {
+			p.held[i].met = append(h.met, t)
 			continue
 		}
 		h.wait.Done()
-		r.held = slices.Delete(r.held, i, i+1)
+		p.held = slices.Delete(p.held, i, i+1)
 		i--
 	}
 }

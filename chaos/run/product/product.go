@@ -42,13 +42,13 @@ func (c *Client) Submit(ctx context.Context, requests []run.Request) ([]run.Answ
 	}
 	answers := make([]run.Answer, len(created))
 	for i := range created {
-		answers[i] = run.Answer{ID: created[i].ID, Existed: created[i].Existed, Refused: refused(&requests[i], &created[i])}
+		answers[i] = run.Answer{ID: created[i].ID, Existed: created[i].Existed, Refused: refusalText(&requests[i], &created[i])}
 	}
 	return answers, nil
 }
 
-// refused says why a request created no execution.
-func refused(r *run.Request, c *store.Created) string {
+// refusalText says why a request created no execution.
+func refusalText(r *run.Request, c *store.Created) string {
 	switch {
 	case c.UnknownAction:
 		return fmt.Sprintf("the request %q names the action %s, which does not exist", r.Key, r.Action)
