@@ -191,7 +191,7 @@ mutants: build bin/measure
 	bin/chaos mutants
 	bin/chaos run --seeds 50 --mutants 10 --out reports/out/mutants
 	bin/measure --sample 60 $(SOURCE_SIZE) --unit --again --out reports/out/mutants/source.json
-	HANDOFF_TESTS=all go test -count 1 -timeout 60m -v -run 'Shrunk|Missed|Killed|Vacuous' ./sim/explore
+	HANDOFF_TESTS=all go test -count 1 -timeout 60m -v -run 'Shrunk|Missing|Killed|Vacuous' ./sim/explore
 
 # What no simulated run comes to can be wrong without anything showing it. Reasons stand in .tools/reached/reasons.yaml. The
 # program itself is instrumented too, or it writes no profile.
@@ -465,7 +465,7 @@ bench: bench-daemons bench-sim
 
 # What led to a violation, measured over all mutants: two minutes.
 bench-causes:
-	HANDOFF_TESTS=all go test ./sim/explore -count 1 -v -run 'TestWhatLedToAViolationIsFound'
+	HANDOFF_TESTS=all go test ./sim/explore -count 1 -v -run 'TestCausesContainTheMutantsActs'
 
 # A module of its own: what it compares with stays out of the product's module graph.
 bench-daemons: build
@@ -508,7 +508,7 @@ bench-beside:
 occasions:
 	@mkdir -p reports/out
 	git show $(BEFORE):sim/explore/testdata/histories.txt > reports/out/occasions.txt
-	HANDOFF_OCCASIONS=$(abspath reports/out/occasions.txt) go test -vet=off -count 1 -v -run 'TestTheRulesAreJudgedAsOftenAsBefore$$' ./sim/explore
+	HANDOFF_OCCASIONS=$(abspath reports/out/occasions.txt) go test -vet=off -count 1 -v -run 'TestRulesAreJudgedAsOftenAsBefore$$' ./sim/explore
 
 # A run is a function of scenario and seed. So neither the number of processors, nor a second
 # process, nor the race detector (which needs a C compiler, and ten times the time) may change a hash.

@@ -95,7 +95,7 @@ func TestBudget(t *testing.T) {
 }
 
 // One statement too many and one message too many are noticed.
-func TestABudgetIsExceeded(t *testing.T) {
+func TestBudgetDetectsExtraStatementsAndMessages(t *testing.T) {
 	was := budget(t)
 	for name, figure := range map[string]string{"polls-too-often": "statements", "sent-twice": "messages"} {
 		m := mutant.Find(name)

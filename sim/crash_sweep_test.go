@@ -95,9 +95,9 @@ faults:
   - {when: {at: 45s}, pause: late-1, for: 1h50m}
 `
 
-// TestCrashAtEveryYieldPointOfADeletion crashes the executor at each of its last yield points: keys
+// TestCrashAtEveryYieldPointOfPurge crashes the executor at each of its last yield points: keys
 // and all that is kept leave in the twenty minutes before the end of the run.
-func TestCrashAtEveryYieldPointOfADeletion(t *testing.T) {
+func TestCrashAtEveryYieldPointOfPurge(t *testing.T) {
 	const last = 450
 	s := parsed(t, shortMemory)
 	for _, profile := range config.Profiles() {
@@ -144,9 +144,9 @@ func purged(events recording) (chains, rows, incarnations int) {
 	return chains, rows, incarnations
 }
 
-// TestCrashSweepFindsWhatItIsFor plants mutants that only a crash at the right moment reveals, and
+// TestCrashSweepFindsItsMutants plants mutants that only a crash at the right moment reveals, and
 // requires that the sweep finds them.
-func TestCrashSweepFindsWhatItIsFor(t *testing.T) {
+func TestCrashSweepFindsItsMutants(t *testing.T) {
 	s := smallScenarios(t)[0]
 	for _, name := range []string{"no-republish", "no-claim-sweep"} {
 		planted := mutant.Find(name)

@@ -223,7 +223,7 @@ func (l *listener) compare(name string) (compared []change) {
 
 // Every change of a status is counted once, whichever part makes it, and some run of the library
 // reports every figure of the table.
-func TestWhatHappensIsCountedAndEveryFigureIsReported(t *testing.T) {
+func TestLibraryReportsEveryFigureAndTransition(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make test has it: it runs the library under one observer after the other")
 	}

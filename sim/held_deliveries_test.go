@@ -41,7 +41,7 @@ func (h *held) Observe(e *history.Event) {
 // would close its channel after half an hour. Each of several waiting deliveries has its own
 // deadline. An execution whose delivery goes back still completes, and the dispatch counts against
 // no worker.
-func TestAFullWorkerHoldsNoDeliveryForLongerThanItsDispatchMayWait(t *testing.T) {
+func TestFullWorkerRejectsDeliveriesAfterDispatchTimeout(t *testing.T) {
 	s, err := scenario.Parse("held.yaml", []byte(`
 name: held
 about: Runs of an hour on ten slots, and ten more dispatched ahead.

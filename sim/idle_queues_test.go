@@ -40,7 +40,7 @@ func (n notedSession) DeleteIdle(ctx context.Context, q broker.Queue) (broker.Qu
 
 // The queues of workers that are gone for the retention are deleted, each by one executor. No queue
 // of a present worker is deleted.
-func TestQueuesOfWorkersLongGoneAreDeleted(t *testing.T) {
+func TestQueuesOfAbsentWorkersAreDeleted(t *testing.T) {
 	scenario, err := scenarios.Find("workers-gone-for-long")
 	if err != nil {
 		t.Fatal(err)

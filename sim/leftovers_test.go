@@ -13,7 +13,7 @@ import (
 
 // At the end of a run, each queue of a worker belongs to a worker that the database knows, and each
 // child to a parent: what two parts clean up, each waiting for the other, would stay for ever.
-func TestNothingIsLeftOver(t *testing.T) {
+func TestRunLeavesNoOrphanedQueuesOrChildren(t *testing.T) {
 	library, err := scenarios.Library()
 	if err != nil {
 		t.Fatal(err)

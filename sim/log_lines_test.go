@@ -23,7 +23,7 @@ func (l *logged) Observe(e *history.Event) {
 // The log lines that people search for keep their text, level and fields. The part itself writes
 // each of them in a run of a scenario. exactly says how often, if that does not depend on how long
 // something lasts.
-func TestTheLogSaysWhatHappens(t *testing.T) {
+func TestLogLinesKeepTheirFormat(t *testing.T) {
 	const executor, worker = `executor-\d+`, `\S+-\d+`
 	for _, c := range []struct {
 		scenario string

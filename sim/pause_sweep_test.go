@@ -104,9 +104,9 @@ func pauseAtEach(t *testing.T, s *scenario.Scenario, profile config.Profile, poi
 	return fired
 }
 
-// TestPauseSweepFindsWhatItIsFor plants a mutant that shows when a worker stands still at the wrong
+// TestPauseSweepFindsItsMutants plants a mutant that shows when a worker stands still at the wrong
 // moment, and requires that the sweep finds it.
-func TestPauseSweepFindsWhatItIsFor(t *testing.T) {
+func TestPauseSweepFindsItsMutants(t *testing.T) {
 	s := smallScenarios(t)[0]
 	for _, name := range []string{"no-self-fence", "unguarded-finish"} {
 		planted := mutant.Find(name)

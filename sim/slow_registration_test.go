@@ -14,7 +14,7 @@ import (
 // longer than its statement timeout. It registers nevertheless, because each attempt may take
 // longer than the one before. If a connection, which takes four round trips, takes longer than 5 s,
 // nobody connects.
-func TestAWorkerRegistersOverASlowPath(t *testing.T) {
+func TestWorkerRegistersOverSlowLink(t *testing.T) {
 	s, err := scenario.Parse("slow.yaml", []byte(`
 name: slow
 about: A worker comes back over a slow path.

@@ -73,7 +73,7 @@ func (c called) Purge(ctx context.Context, p store.Purge) (store.Purged, error) 
 
 // The sweeps over yield points prove nothing about a statement that their scenarios never make, or
 // never make for as many rows as it is meant for.
-func TestSweptScenariosMakeTheStatementsOfAnExecutionsLife(t *testing.T) {
+func TestSweptScenariosMakeEveryLifecycleStatement(t *testing.T) {
 	most, all := make(map[string]int), make(map[string]int)
 	var mu sync.Mutex
 	planted := &mutant.Mutant{Name: "none", Store: func(_ mutant.Process, s store.Store) store.Store {

@@ -22,7 +22,7 @@ const stopped = 2 * time.Minute
 // Whatever fault stops all work for longer than two minutes, an alert fires while it lasts, and all
 // alerts resolve after it. Each kind of fault strikes, with its full strength, a cluster of one
 // executor and one worker that always has work; its example says how it is written.
-func TestEveryFaultThatStopsWorkIsTold(t *testing.T) {
+func TestFaultsThatStopWorkFireAlerts(t *testing.T) {
 	var quiet []string
 	for _, k := range fault.Kinds() {
 		s, err := scenario.Parse("told.yaml", fmt.Appendf(nil, untold, fullStrength(k), strings.Join(telemetry.RuleNames(), ", ")))

@@ -203,7 +203,7 @@ func ruleFile(t *testing.T) map[string]fileRule {
 }
 
 // The harness's evaluator judges every rule as its text says.
-func TestEveryRuleFiresBeyondItsLimitAndNotAtIt(t *testing.T) {
+func TestRulesFireOnlyBeyondTheirLimit(t *testing.T) {
 	written := ruleFile(t)
 	for _, r := range telemetry.Rules() {
 		for _, s := range stories(r, written[r.Name]) {
@@ -306,7 +306,7 @@ func sums(each, times []int64) string {
 
 // Prometheus judges the rule file as the harness judges the rules, and its alerts have the rule's
 // annotations, with this system's address in their links.
-func TestPrometheusAgreesAboutEveryRule(t *testing.T) {
+func TestPrometheusAgreesOnEveryRule(t *testing.T) {
 	promtool, err := exec.LookPath("promtool")
 	if err != nil {
 		err = errors.New("no promtool, so the rules are not judged by Prometheus (Debian has it in the package prometheus)")

@@ -142,7 +142,7 @@ func (c *cluster) expect(t *testing.T, want ...string) {
 	}
 }
 
-func TestAProcessThatIsGoneIsStartedWhenItIsTime(t *testing.T) {
+func TestDeadProcessRestartsOnTime(t *testing.T) {
 	c := clusterOf("shell-1")
 	c.inject(t, c.injection("crash", 10*time.Second), new(crash))
 	c.pass(time.Second)
@@ -153,7 +153,7 @@ func TestAProcessThatIsGoneIsStartedWhenItIsTime(t *testing.T) {
 
 // A process may take longer to stop than its restart_after. Then it is started once it has ended:
 // not beside itself, and not never.
-func TestAProcessThatIsAliveWhenItIsTimeIsStartedAtItsEnd(t *testing.T) {
+func TestStoppingProcessRestartsAfterItsEnd(t *testing.T) {
 	c := clusterOf("shell-1", "shell-2")
 	c.inject(t, c.injection("stop", 10*time.Second), new(stop))
 	c.pass(5 * time.Second)
@@ -165,7 +165,7 @@ func TestAProcessThatIsAliveWhenItIsTimeIsStartedAtItsEnd(t *testing.T) {
 		"5s shell-2 is gone", "10s start shell-2", "10s over", "15s shell-1 is gone", "15s start shell-1")
 }
 
-func TestAProcessWithoutARestartStaysAway(t *testing.T) {
+func TestProcessWithoutRestartStaysDown(t *testing.T) {
 	c := clusterOf("shell-1")
 	c.inject(t, c.injection("crash", 0), new(crash))
 	c.processes[0].die()
@@ -174,7 +174,7 @@ func TestAProcessWithoutARestartStaysAway(t *testing.T) {
 }
 
 // Only the paused instance is resumed, not the one that has replaced it.
-func TestAPausedProcessThatWasRestartedIsNotResumed(t *testing.T) {
+func TestRestartedProcessIsNotResumed(t *testing.T) {
 	for _, x := range []struct {
 		restarted bool
 		want      []string
@@ -195,7 +195,7 @@ func TestAPausedProcessThatWasRestartedIsNotResumed(t *testing.T) {
 	}
 }
 
-func TestAProcessThatHasStoppedByItselfIsNotCutShort(t *testing.T) {
+func TestStoppedProcessIsNotCutShort(t *testing.T) {
 	for _, x := range []struct {
 		stops, restarted bool
 		want             []string
@@ -218,7 +218,7 @@ func TestAProcessThatHasStoppedByItselfIsNotCutShort(t *testing.T) {
 	}
 }
 
-func TestARollingRestartTakesOneProcessAfterTheOther(t *testing.T) {
+func TestRollingRestartRestartsProcessesInTurn(t *testing.T) {
 	c := clusterOf("executor-1", "shell-1", "shell-2")
 	c.processes[1].alive = false
 	c.inject(t, c.injection("rolling_restart", 0), &rollingRestart{Down: time.Second, Every: 10 * time.Second})

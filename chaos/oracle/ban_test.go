@@ -33,7 +33,7 @@ var checking = []string{"config.Config.Validate", "config.Config.ValidateAction"
 
 // Every new function of the domain or of the configuration needs a decision: if it computes
 // something, the linter refuses it to judges.
-func TestEveryPolicyOfTheCoreIsRefusedToWhoJudges(t *testing.T) {
+func TestJudgesMayNotCallCorePolicies(t *testing.T) {
 	refused, allowed := patterns(t), slices.Concat(plain, checking)
 	for _, name := range slices.Concat(exported(t, "execution"), exported(t, "config")) {
 		if !strings.HasPrefix(name, "execution.") && !settings.MatchString(name) {

@@ -57,7 +57,7 @@ func failed(id execution.ID, why execution.Reason, text string, by execution.Par
 
 // An unmet bound names the executions that missed it, grouped by how and why they ended, and leads
 // to the end that came first in the largest group.
-func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
+func TestUnmetBoundListsMissedExecutions(t *testing.T) {
 	done := func(id execution.ID) execution.Execution {
 		return execution.Execution{ID: id, Status: execution.Completed}
 	}
@@ -196,7 +196,7 @@ func TestAnUnmetBoundSaysWhatMissedIt(t *testing.T) {
 
 // A run that took longer than it may is told with both durations; whoever gets no work, with the workers that never became active
 // and what the broker did to them.
-func TestAnUnmetBoundSaysWhatIsNotInTheRows(t *testing.T) {
+func TestUnmetBoundExplainsTimeoutsAndIdleWorkers(t *testing.T) {
 	slow := scenario.Action{Action: execution.Action{Ref: "slow", Runtime: "shell", Timeout: 5 * time.Second}, TakesMin: 8 * time.Second, TakesMax: 12 * time.Second}
 	j := NewJudges(&scenario.Scenario{Actions: []scenario.Action{slow}}, config.Hardened, config.Default(config.Hardened), []int{})
 	for _, e := range []history.Event{
@@ -225,7 +225,7 @@ func TestAnUnmetBoundSaysWhatIsNotInTheRows(t *testing.T) {
 }
 
 // Of many executions a few are named.
-func TestAnUnmetBoundNamesFewOfMany(t *testing.T) {
+func TestUnmetBoundNamesFewOfMany(t *testing.T) {
 	var rows []execution.Execution
 	for id := range execution.ID(7) {
 		rows = append(rows, failed(id+1, execution.Unknown, "", execution.Worker))

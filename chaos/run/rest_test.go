@@ -36,7 +36,7 @@ func after(r *Rest, d time.Duration) bool {
 	return r.Over()
 }
 
-func TestARunIsOverWhenEverythingHasBeenQuietForLongEnough(t *testing.T) {
+func TestRunIsOverAfterQuietPeriod(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resting(t, nil, 0, func(r *Rest, _ *left) {
 			if after(r, time.Minute-1) {
@@ -49,7 +49,7 @@ func TestARunIsOverWhenEverythingHasBeenQuietForLongEnough(t *testing.T) {
 	})
 }
 
-func TestWhateverIsLeftToBeDoneKeepsARunGoing(t *testing.T) {
+func TestRemainingWorkKeepsRunGoing(t *testing.T) {
 	for what, keep := range map[string]func(*left) *bool{
 		"a fault":                 func(l *left) *bool { return &l.faults },
 		"an action":               func(l *left) *bool { return &l.actions },
@@ -77,7 +77,7 @@ func TestWhateverIsLeftToBeDoneKeepsARunGoing(t *testing.T) {
 	}
 }
 
-func TestAWorkloadKeepsARunGoingUntilItsProcessHasDied(t *testing.T) {
+func TestWorkloadKeepsRunGoingUntilAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resting(t, nil, 1, func(r *Rest, _ *left) {
 			if after(r, time.Hour) {
@@ -92,7 +92,7 @@ func TestAWorkloadKeepsARunGoingUntilItsProcessHasDied(t *testing.T) {
 }
 
 // A firing alert delays the end of a run, but not for ever.
-func TestAnAlertKeepsARunGoingForAsLongAsItMay(t *testing.T) {
+func TestAlertKeepsRunGoingUntilPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewAlerts(scenario.Alerts{Resolves: []string{brake}}, AlertsOptions{
 			Clock: wall{time.Now()}, Every: telemetry.SampleInterval, Patience: time.Hour, Emit: func(history.Event) {},

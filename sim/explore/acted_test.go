@@ -15,7 +15,7 @@ const withoutAMutant = 5
 
 // A mutant reports when it acts: the record of the run that kills it has at least one such moment
 // before the violation. The report does not change the run, and without a mutant there is none.
-func TestEveryKilledMutantHasActedBefore(t *testing.T) {
+func TestKilledMutantsActBeforeTheViolation(t *testing.T) {
 	for n, k := range sampledKills(t) {
 		if !k.Killed() {
 			continue // TestEveryMutantIsKilled reports this

@@ -135,7 +135,7 @@ func unmarked(rec *verdict.Record) *verdict.Record {
 
 // The whole measurement takes as long as the hunt, which other tests of this package share, so make
 // test measures a sample, and `make bench-causes` all.
-func TestWhatLedToAViolationIsFound(t *testing.T) {
+func TestCausesContainTheMutantsActs(t *testing.T) {
 	var all []*finding
 	for _, k := range sampledKills(t) {
 		if !k.Killed() {

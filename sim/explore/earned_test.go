@@ -159,7 +159,7 @@ func unearned(events []history.Event, c config.Config) string {
 }
 
 // Each bad end of a real run is earned. It no longer is when its cause is removed from the history.
-func TestWithoutItsCauseABadEndIsNotEarned(t *testing.T) {
+func TestBadEndWithoutCauseIsViolation(t *testing.T) {
 	tested := make(map[execution.Reason]bool)
 	for _, b := range badEnds() {
 		tested[b.reason] = true

@@ -27,7 +27,7 @@ func caseOf(t *testing.T, scenario string, seed uint64, planted string) *Case {
 	return c
 }
 
-func TestACaseRunsAgainAsItWas(t *testing.T) {
+func TestCaseRerunIsIdentical(t *testing.T) {
 	c := shownMutant(t)
 	plain := runOnce(c.target, sim.Options{Seed: 4, Mutant: c.mutant})
 	again := c.rerunCase(sim.Options{Mutant: c.mutant})
@@ -36,14 +36,14 @@ func TestACaseRunsAgainAsItWas(t *testing.T) {
 	}
 }
 
-func TestOfARunThatPassesNothingIsExplained(t *testing.T) {
+func TestPassingRunHasNoExplanation(t *testing.T) {
 	var passes *ErrPasses
 	if _, err := NewCase(t.Context(), find(t, "network-partition")[0], 4, nil); !errors.As(err, &passes) {
 		t.Errorf("%v, want that it passes", err)
 	}
 }
 
-func TestTheCounterpartOfAMutantIsTheRunWithoutIt(t *testing.T) {
+func TestMutantIsComparedWithPlainRun(t *testing.T) {
 	c := shownMutant(t)
 	x := c.Compare()
 	if len(x.Counterparts) != 1 || !x.Counterparts[0].Passes {
@@ -60,7 +60,7 @@ func TestTheCounterpartOfAMutantIsTheRunWithoutIt(t *testing.T) {
 }
 
 // A failure needs its faults: with them alone it is broken, and without any one of them it is not.
-func TestTheNeededFaultsAreAMinimalSet(t *testing.T) {
+func TestNeededFaultsAreMinimal(t *testing.T) {
 	c := shownMutant(t)
 	if !c.Ablate() {
 		t.Fatal("interrupted")
@@ -72,7 +72,7 @@ func TestTheNeededFaultsAreAMinimalSet(t *testing.T) {
 }
 
 // A fault that is left out takes nothing with it: the others begin when they begin with it.
-func TestALeftOutFaultLeavesTheOthers(t *testing.T) {
+func TestOmittingFaultKeepsOtherFaults(t *testing.T) {
 	target := find(t, "network-partition")[0]
 	all := runOnce(target, sim.Options{Seed: 3})
 	for i := range target.Scenario.Faults {
@@ -86,7 +86,7 @@ func TestALeftOutFaultLeavesTheOthers(t *testing.T) {
 }
 
 // A failure counts where another execution fails by the same rule first.
-func TestAFailureCountsBehindAnotherOne(t *testing.T) {
+func TestLaterFailureOfSameRuleCounts(t *testing.T) {
 	target := find(t, "prompt-reactions")
 	target = slices.DeleteFunc(target, func(t Target) bool { return t.Profile != config.Hardened })
 	c, err := NewCase(t.Context(), target[0], 5, mutant.Find("completion-hint-ignored"))
@@ -98,7 +98,7 @@ func TestAFailureCountsBehindAnotherOne(t *testing.T) {
 	}
 }
 
-func TestACaseStopsWithItsContext(t *testing.T) {
+func TestCaseStopsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if _, err := NewCase(ctx, find(t, "network-partition")[0], 4, nil); !errors.Is(err, context.Canceled) {
@@ -107,7 +107,7 @@ func TestACaseStopsWithItsContext(t *testing.T) {
 }
 
 // The record of a failure in a sweep says why, so that the report can begin with it.
-func TestASweepExplainsItsFailures(t *testing.T) {
+func TestSweepExplainsItsFailures(t *testing.T) {
 	out, err := Sweep(t.Context(), find(t, "network-partition")[:1], Options{First: 14, Seeds: 1, Mutant: mutant.Find("unguarded-claim")})
 	if err != nil || len(out.Records) != 1 {
 		t.Fatalf("%d records, %v", len(out.Records), err)

@@ -41,7 +41,7 @@ func deaf() *mutant.Mutant {
 	}
 }
 
-func TestTheResultDoesNotDependOnTheProcessors(t *testing.T) {
+func TestSweepResultIsIndependentOfProcessors(t *testing.T) {
 	targets := append(find(t, "ttl-race"), find(t, "worker-stops-mid-execution")...)
 	seeds := 6
 	if testing.Short() {
@@ -68,7 +68,7 @@ func TestTheResultDoesNotDependOnTheProcessors(t *testing.T) {
 	}
 }
 
-func TestAFailureIsToldInFull(t *testing.T) {
+func TestSweepRecordsFirstFailure(t *testing.T) {
 	targets := find(t, "worker-stops-mid-execution")[:1]
 	out, err := Sweep(t.Context(), targets, Options{First: 1, Seeds: 3, Mutant: deaf()})
 	if err != nil {
@@ -102,7 +102,7 @@ func TestAFailureIsToldInFull(t *testing.T) {
 	}
 }
 
-func TestAFileOutsideOfTheLibraryIsReproducedByItsPath(t *testing.T) {
+func TestReproduceNamesFilesByPath(t *testing.T) {
 	data, err := os.ReadFile("../../scenarios/order/ttl-race.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func TestProgressCountsEverything(t *testing.T) {
 	}
 }
 
-func TestAHangIsFoundAndNamed(t *testing.T) {
+func TestHungRunIsNamed(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
 	stuck := &mutant.Mutant{Name: "stuck", Store: func(p mutant.Process, c store.Store) store.Store {
@@ -181,7 +181,7 @@ func TestAHangIsFoundAndNamed(t *testing.T) {
 	if !errors.As(err, &hung) {
 		t.Fatalf("error %v", err)
 	}
-	if hung.Seed != 3 || !bytes.Contains(hung.Stacks, []byte("TestAHangIsFoundAndNamed")) ||
+	if hung.Seed != 3 || !bytes.Contains(hung.Stacks, []byte("TestHungRunIsNamed")) ||
 		!strings.Contains(err.Error(), "bin/chaos replay ttl-race --profile hardened --seed 3 --mutant stuck") {
 		t.Errorf("%v", err)
 	}
@@ -198,7 +198,7 @@ func (t tooMany) Dispatch(ctx context.Context, executor string, ds []store.Dispa
 	return append(results, store.DispatchResult{WorkerUnfit: true}), err
 }
 
-func TestAPanicOfTheProductFails(t *testing.T) {
+func TestProductPanicFails(t *testing.T) {
 	broken := &mutant.Mutant{Name: "broken", Store: func(_ mutant.Process, c store.Store) store.Store { return tooMany{c} }}
 	out, err := Sweep(t.Context(), find(t, "ttl-race")[:1], Options{First: 1, Seeds: 1, Mutant: broken})
 	if err != nil {
@@ -210,7 +210,7 @@ func TestAPanicOfTheProductFails(t *testing.T) {
 	}
 }
 
-func TestAPanicOfTheHarnessIsInconclusive(t *testing.T) {
+func TestHarnessPanicIsInconclusive(t *testing.T) {
 	for name, f := range map[string]*mutant.Mutant{
 		"in a task":           {Name: "x", Store: func(mutant.Process, store.Store) store.Store { panic("harness") }},
 		"outside of the task": {Name: "x", Config: func(*config.Config) { panic("harness") }},
@@ -248,7 +248,7 @@ func TestDouble(t *testing.T) {
 	}
 }
 
-func TestADoubledSweepFailsOnADifference(t *testing.T) {
+func TestDoubledSweepFailsOnDifference(t *testing.T) {
 	out, err := Sweep(t.Context(), find(t, "worker-stops-gracefully")[:1], Options{
 		First: 1, Seeds: 3, Double: 1, Workers: 1, Mutant: drifting(), Describe: reports.Describe,
 	})

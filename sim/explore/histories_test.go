@@ -100,7 +100,7 @@ func (h *historyRun) run() {
 }
 
 // A rule that never judges anything in the whole library would always pass.
-func TestEveryInvariantJudgesSomethingInTheLibrary(t *testing.T) {
+func TestLibraryExercisesEveryInvariant(t *testing.T) {
 	runs, err := libraryRuns()
 	if err != nil {
 		t.Fatal(err)
@@ -304,7 +304,7 @@ func readHistory(line string) (*historyRun, error) {
 	return h, bad
 }
 
-func TestADifferenceOfHistoriesNamesWhatDiffers(t *testing.T) {
+func TestHistoryDifferenceNamesItsParts(t *testing.T) {
 	counts := func(n uint64) []uint64 {
 		list := make([]uint64, invariant.Last)
 		for i := range list {

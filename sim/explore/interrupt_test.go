@@ -25,7 +25,7 @@ func (e *endsAfter) Err() error {
 }
 
 // An interrupted run stops within a few steps, and counts for nothing.
-func TestARunThatIsInterruptedCountsForNothing(t *testing.T) {
+func TestInterruptedRunDoesNotCount(t *testing.T) {
 	s, err := scenarios.Find("ttl-race")
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-func TestWithoutItsInvariantAMutantIsNotKilled(t *testing.T) {
+func TestMutantIsNotKilledWithoutItsInvariant(t *testing.T) {
 	library := []*scenario.Scenario{find(t, "worker-stops-mid-execution")[0].Scenario}
 	kills, err := Mutants(t.Context(), []*mutant.Mutant{deaf()}, library, MutantOptions{Seeds: 2, Without: []int{12}})
 	if err != nil {
@@ -48,7 +48,7 @@ func TestWithoutItsInvariantAMutantIsNotKilled(t *testing.T) {
 	}
 }
 
-func TestAStoppedHuntSaysSo(t *testing.T) {
+func TestInterruptedHuntIsMarkedStopped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	kills, err := Mutants(ctx, []*mutant.Mutant{deaf()}, nil, MutantOptions{Seeds: 2})

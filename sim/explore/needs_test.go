@@ -32,7 +32,7 @@ func explainedCase(t *testing.T, name, text string, seed uint64) (*Case, *explai
 
 // Both crashes break the expectation. Only one of them has taken the execution with it whose story
 // the report tells.
-func TestAFaultIsNeededByTheExecutionThatIsShown(t *testing.T) {
+func TestShownExecutionDeterminesNeededFaults(t *testing.T) {
 	c, x := explainedCase(t, "two-losses", twoLosses, 1)
 	if len(c.Violation.Missed) < 2 {
 		t.Fatalf("only %d missed: this case shows nothing", c.Violation.Missed)
@@ -71,7 +71,7 @@ expect:
 
 // The execution that is shown needs no fault. Another one that misses the same expectation does, and
 // the explanation says which. Its child was skipped, which is only what it caused.
-func TestWhatOtherExecutionsNeedIsSaid(t *testing.T) {
+func TestExplanationNamesOtherExecutionsFaults(t *testing.T) {
 	c, x := explainedCase(t, "cancelled-and-lost", cancelledAndLost, 1)
 	if len(c.Violation.Missed) != 4 || x.Needed() != 0 {
 		t.Fatalf("missed by %d, %+v: this case shows nothing", c.Violation.Missed, x.Faults)
@@ -99,7 +99,7 @@ expect:
   executions: {completed: "100%"}
 `
 
-func TestNoFaultCausesAnErrorOfTheActionsOwn(t *testing.T) {
+func TestOwnErrorsNeedNoFaults(t *testing.T) {
 	_, x := explainedCase(t, "own-error", ownError, 1)
 	if x.Own != 2 || x.Needed() != 0 || len(x.Faults) != 1 || !x.Faults[0].Struck {
 		t.Errorf("%d own errors, %+v, want 2 attempts and no needed fault", x.Own, x.Faults)
@@ -108,7 +108,7 @@ func TestNoFaultCausesAnErrorOfTheActionsOwn(t *testing.T) {
 
 // What the other run calls the execution of the failure does not matter. The last attempt counts:
 // where every execution has completed, none is said to have failed.
-func TestTheSameExecutionIsFoundWhateverItsNumber(t *testing.T) {
+func TestExecutionIsMatchedByKey(t *testing.T) {
 	_, x := explainedCase(t, "own-error", ownError, 1)
 	kept := 0
 	for i := range x.Counterparts {
@@ -127,7 +127,7 @@ func TestTheSameExecutionIsFoundWhateverItsNumber(t *testing.T) {
 
 // The crash is needed for the expectation to be missed, but not for the end of the execution that is
 // shown, which clients had cancelled. The explanation says so, and names those that do need it.
-func TestAFaultIsNeededForOthersThanTheExecutionThatIsShown(t *testing.T) {
+func TestFaultsNeededOnlyByOtherExecutions(t *testing.T) {
 	text := strings.Replace(cancelledAndLost, `"100%"`, `">= 50%"`, 1)
 	text = strings.Replace(text, "  - cancel:", "  - {action: core.after, count: 2, every: 1s}\n  - cancel:", 1)
 	c, x := explainedCase(t, "cancelled-and-lost", text, 1)
@@ -146,7 +146,7 @@ func TestAFaultIsNeededForOthersThanTheExecutionThatIsShown(t *testing.T) {
 
 // A page begins with the first violation of its run, so that one is explained, also if a mutant was
 // planted to break another rule.
-func TestTheHeadlineIsWhatIsExplained(t *testing.T) {
+func TestExplanationCoversFirstViolation(t *testing.T) {
 	for _, k := range kills(t) {
 		if !k.Killed() || len(k.Violations) < 2 || k.Target.Varied {
 			continue

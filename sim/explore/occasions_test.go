@@ -56,7 +56,7 @@ func fallen(was, is []uint64) map[int]float64 {
 // A change that makes the daemons faster may leave out steps, and with them what the rules look at.
 // HANDOFF_OCCASIONS names the histories of an older commit (`make occasions BEFORE=COMMIT` writes
 // the file); without it the committed histories are compared with themselves.
-func TestTheRulesAreJudgedAsOftenAsBefore(t *testing.T) {
+func TestRulesAreJudgedAsOftenAsBefore(t *testing.T) {
 	file := os.Getenv("HANDOFF_OCCASIONS")
 	if file == "" {
 		file = histories
@@ -92,7 +92,7 @@ func TestTheRulesAreJudgedAsOftenAsBefore(t *testing.T) {
 	}
 }
 
-func TestAFallOfOccasionsIsFound(t *testing.T) {
+func TestFewerOccasionsAreReported(t *testing.T) {
 	const before = "a hardened 0 1 9 100 100 40\na hardened 1 1 9 100 0 40\ngone hardened 0 1 9 9 9 9\n"
 	const now = "a hardened 0 2 9 100 99 37 5\na hardened 1 2 9 100 0 38 5\nnew hardened 0 1 9 9 9 9 9\n"
 	was, is, common, problems := occasions(before, now)

@@ -9,7 +9,7 @@ import (
 )
 
 // The story of an execution has what its own workers warn of, unless that names other executions.
-func TestAStoryHasTheWarningsOfItsWorkers(t *testing.T) {
+func TestStoryIncludesWarningsOfItsWorkers(t *testing.T) {
 	r := new(verdict.Record)
 	r.Workers = map[execution.WorkerID]string{1: "shell-1", 2: "shell-2"}
 	r.Events = []history.Event{

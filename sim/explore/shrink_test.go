@@ -150,7 +150,7 @@ func TestShrinkingIsDeterministic(t *testing.T) {
 
 // A failure that also happens without the mutant is not the mutant's. The error says so, and not
 // that the run passes.
-func TestAFailureWithoutTheMutantIsNotShrunk(t *testing.T) {
+func TestFailureWithoutMutantIsNotShrunk(t *testing.T) {
 	s, err := scenario.Parse("cancelled-and-lost.yaml", []byte(cancelledAndLost))
 	if err != nil {
 		t.Fatal(err)

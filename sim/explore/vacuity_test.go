@@ -92,7 +92,7 @@ func TestEveryMutantIsKilled(t *testing.T) {
 
 // Without its injector, a fault has no effect, and no scenario that has the fault may pass. Which
 // check notices this does not depend on the seed, so one run is enough, except in make test-all.
-func TestEveryInjectorIsMissed(t *testing.T) {
+func TestEveryMissingInjectorIsDetected(t *testing.T) {
 	skipShort(t)
 	all := library(t)
 	for _, kind := range fault.Kinds() {
@@ -151,7 +151,7 @@ func checkMissed(t *testing.T, kind *fault.Kind, s *scenario.Scenario, result *v
 
 // Without one invariant, every mutant that names it survives, in the very run that killed it. Each
 // invariant has such a mutant.
-func TestEveryInvariantIsMissed(t *testing.T) {
+func TestEveryMissingInvariantIsDetected(t *testing.T) {
 	named := make(map[int]int)
 	for _, k := range kills(t) {
 		if !k.Killed() {

@@ -11,7 +11,7 @@ import (
 
 // A varied run is the same every time, says what was drawn, and is bounded. It does not change the
 // plain seeds.
-func TestVariedRunsStandBesideThePlainOnes(t *testing.T) {
+func TestVariedRunsLeavePlainRunsUnchanged(t *testing.T) {
 	plain := find(t, "ttl-race")[:1]
 	o := Options{First: 1, Seeds: 4, Varied: Beside(4)}
 	alone, err := Sweep(t.Context(), plain, Options{First: 1, Seeds: 4})
@@ -39,7 +39,7 @@ func TestVariedRunsStandBesideThePlainOnes(t *testing.T) {
 	}
 }
 
-func TestEveryTargetGetsItsSeedsInTurn(t *testing.T) {
+func TestTargetsAdvanceTogether(t *testing.T) {
 	plain := find(t, "ttl-race")
 	targets := slices.Concat(plain, Varied(plain))
 	o := Options{Seeds: 10, Varied: 3}
@@ -54,7 +54,7 @@ func TestEveryTargetGetsItsSeedsInTurn(t *testing.T) {
 }
 
 // A shrunk varied run fails as before, with the settings that it needs and few others.
-func TestAVariedRunIsShrunkToItsSettings(t *testing.T) {
+func TestVariedRunIsShrunkToItsSettings(t *testing.T) {
 	skipShort(t)
 	f := mutant.Find("backoff-by-habit")
 	target := Varied(find(t, f.Scenario))[0]

@@ -9,7 +9,7 @@ import (
 
 // A new user of an arena finds nothing of the run before except the functions that end its
 // contexts.
-func TestAnArenaIsHandedOnEmpty(t *testing.T) {
+func TestReusedArenaIsEmpty(t *testing.T) {
 	const some = keptBlock + 2 // so that two blocks are in use
 	a := new(arena)
 	ends := 0
@@ -38,7 +38,7 @@ func TestAnArenaIsHandedOnEmpty(t *testing.T) {
 }
 
 // A long run has contexts that no later run gets.
-func TestAnArenaKeepsABoundedNumberOfContexts(t *testing.T) {
+func TestArenaKeepsBoundedNumberOfContexts(t *testing.T) {
 	a := new(arena)
 	for range keptBlocks*keptBlock + 1 {
 		a.takeContext()

@@ -179,7 +179,7 @@ type last struct{}
 
 func (last) Choose(_ *Stream, n uint64) uint64 { return n - 1 }
 
-func TestLogDrawsReachBothEndsAndNothingBeyond(t *testing.T) {
+func TestLogDrawsStayWithinBothBounds(t *testing.T) {
 	for _, span := range [][2]time.Duration{
 		{time.Microsecond, 2 * time.Microsecond}, {time.Millisecond, 31 * 24 * time.Hour}, {time.Second, 3 * time.Second}, {7 * time.Millisecond, 7001 * time.Microsecond},
 	} {

@@ -80,7 +80,7 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-func TestFreezeThenReplyIsFoundAtThaw(t *testing.T) {
+func TestReplyDuringFreezeArrivesAtThaw(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	p := k.NewProcess("p")
@@ -199,7 +199,7 @@ func TestOffsetAndStepsMoveOnlyTheWall(t *testing.T) {
 	}
 }
 
-func TestMachineKeepsItsClockOverARestart(t *testing.T) {
+func TestMachineKeepsItsClockAcrossRestart(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	first := k.NewProcess("w")

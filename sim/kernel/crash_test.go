@@ -163,7 +163,7 @@ func TestPointsCountOverRestarts(t *testing.T) {
 	}
 }
 
-func TestRecoverCannotSwallowTheEnd(t *testing.T) {
+func TestRecoverCannotStopCrash(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	p := k.NewProcess("p")

@@ -34,7 +34,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 }
 
 // The figure pins the meaning of a seed: if it changes, every recorded seed means another run.
-func TestTraceIsThatOfEarlierBuilds(t *testing.T) {
+func TestTraceMatchesEarlierBuilds(t *testing.T) {
 	got, _ := newToy(Options{Chooser: NewRandom(7)}).run()
 	if want := uint64(pinnedTrace); got != want {
 		t.Errorf("the trace of seed 7 is %#x, want %#x", got, want)
@@ -50,7 +50,7 @@ func TestTraceUnderOneProcessor(t *testing.T) {
 	}
 }
 
-func TestRunsSideBySide(t *testing.T) {
+func TestConcurrentRunsHaveSameTrace(t *testing.T) {
 	want, _ := newToy(Options{Chooser: NewRandom(3)}).run()
 	got := make(chan uint64)
 	for range 4 {
@@ -141,7 +141,7 @@ func TestStops(t *testing.T) {
 	}
 }
 
-func TestTimersFireInOrderOfTimeThenCreation(t *testing.T) {
+func TestTimersFireByTimeThenCreation(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	var got []string

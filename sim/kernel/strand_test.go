@@ -19,7 +19,7 @@ func sets() (Options, func(k *Kernel, bit int), func(k *Kernel) uint64) {
 }
 
 // A strand goes to tasks that are started and woken and to timers, and nowhere else.
-func TestAStrandFollowsWhatLedToAMoment(t *testing.T) {
+func TestStrandFollowsStartsWakesAndTimers(t *testing.T) {
 	o, did, led := sets()
 	k := New(o)
 	defer k.Close()
@@ -54,7 +54,7 @@ func TestAStrandFollowsWhatLedToAMoment(t *testing.T) {
 }
 
 // Without Options.Meet nothing is kept.
-func TestWithoutAMeetingThereAreNoStrands(t *testing.T) {
+func TestStrandsStayZeroWithoutMeet(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	p := k.NewProcess("p")

@@ -34,7 +34,7 @@ func taped(c Chooser, extra bool) map[string][]uint64 {
 	return drawn
 }
 
-func TestARunBesideATapeDrawsTheSame(t *testing.T) {
+func TestRerunOfTapeDrawsTheSame(t *testing.T) {
 	plain := taped(NewRandom(3), false)
 	tape := NewTape(3, func(label string) bool { return strings.HasPrefix(label, "once/") })
 	recorded := taped(tape, false)
@@ -49,7 +49,7 @@ func TestARunBesideATapeDrawsTheSame(t *testing.T) {
 	}
 }
 
-func TestOneDrawMoreShiftsNoOtherOfATape(t *testing.T) {
+func TestExtraDrawShiftsNoOtherTapeDraw(t *testing.T) {
 	tape := NewTape(3, func(label string) bool { return strings.HasPrefix(label, "once/") })
 	first := taped(tape, false)
 	other := taped(tape.Rerun(), true)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-func TestWatchdogFindsATaskThatBlocks(t *testing.T) {
+func TestWatchdogFindsBlockedTask(t *testing.T) {
 	release := make(chan struct{})
 	reports := make(chan string, 10)
 	k := New(Options{})
@@ -32,7 +32,7 @@ func TestWatchdogFindsATaskThatBlocks(t *testing.T) {
 func blockOutside(release chan struct{}) { <-release }
 
 // With given instants instead of real ones, so that a busy machine can't make it fail.
-func TestWatchdogTellsProgressFromNone(t *testing.T) {
+func TestWatchdogReportsOnlyMissingProgress(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()
 	wd := NewWatchdog(time.Hour, func(*Kernel, []byte) {})

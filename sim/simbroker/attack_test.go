@@ -12,7 +12,7 @@ import (
 
 // RabbitMQ 3.10 reads a foreign x-death when its message dies, and moves no dead letter after that.
 // Later releases replace it unread.
-func TestAHostileHeaderEndsDeadLetteringOnOldReleases(t *testing.T) {
+func TestHostileHeaderStopsOldDeadLettering(t *testing.T) {
 	for _, version := range Versions() {
 		t.Run(version, func(t *testing.T) {
 			w := newWorldLike(t, 1, version)

@@ -19,7 +19,7 @@ func hint(id string, c broker.Change) broker.Message {
 }
 
 // A consumer gets what a body carries, and not the envelope that was sent.
-func TestConsumersGetWhatTheBodyCarries(t *testing.T) {
+func TestConsumersReceiveDecodedBody(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("main", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain("quorum"))
@@ -50,7 +50,7 @@ func TestConsumersGetWhatTheBodyCarries(t *testing.T) {
 }
 
 // What the core refuses to write is Nacked as by the real client, and arrives nowhere.
-func TestWhatCanNotBeWrittenIsNacked(t *testing.T) {
+func TestUnencodableMessageIsNacked(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("main", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain("quorum"))
@@ -69,7 +69,7 @@ func TestWhatCanNotBeWrittenIsNacked(t *testing.T) {
 
 // Of each shape one of the first messages is encoded, and then one in encodedEach. The sample decides
 // which ones, and nothing else.
-func TestWhichMessagesAreEncoded(t *testing.T) {
+func TestEncodingSamplesEveryShape(t *testing.T) {
 	m := hint("executor-1/1", broker.Change{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Requested}).Envelope
 	handled := m
 	handled.Changes = []broker.Change{{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Completed, Handled: true}}
@@ -103,7 +103,7 @@ func TestWhichMessagesAreEncoded(t *testing.T) {
 }
 
 // A copy, also a dead letter, is what the body of the publish carries.
-func TestADeadLetterHasTheBodyOfItsMessage(t *testing.T) {
+func TestDeadLetterKeepsItsBody(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("main", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, mortal("quorum", broker.Topic, 0))
@@ -123,7 +123,7 @@ func TestADeadLetterHasTheBodyOfItsMessage(t *testing.T) {
 
 // A message that loses nothing and is read otherwise than it was sent ends the run. An envelope that
 // changes after it was encoded stands in here for a core that writes it badly.
-func TestAMessageThatIsReadOtherwiseEndsTheRun(t *testing.T) {
+func TestMisreadMessagePanics(t *testing.T) {
 	for name, spoil := range map[string]func(p *publish){
 		"another change": func(p *publish) { p.envelope.Changes[0].To = execution.Failed },
 		"another time":   func(p *publish) { p.envelope.Timestamp = p.envelope.Timestamp.Add(1) },
@@ -150,7 +150,7 @@ func TestAMessageThatIsReadOtherwiseEndsTheRun(t *testing.T) {
 
 // A message that loses something is exactly one that is read otherwise than it was sent, or has
 // parameters.
-func TestLosesSaysWhetherAMessageCarriesItsEnvelope(t *testing.T) {
+func TestLosesContentDetectsEveryLossyField(t *testing.T) {
 	for name, change := range map[string]func(d *broker.Dispatch){
 		"":                 func(*broker.Dispatch) {},
 		"parameters":       func(d *broker.Dispatch) { d.Parameters = []byte(`{ "a": 1 }`) },

@@ -56,7 +56,7 @@ func TestPublishEndsWithItsContext(t *testing.T) {
 	w.run(hour)
 }
 
-func TestPublishThatIsNotSent(t *testing.T) {
+func TestPublishAfterEndIsNotSent(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain(typeQuorum))
@@ -73,9 +73,9 @@ func TestPublishThatIsNotSent(t *testing.T) {
 	w.run(hour)
 }
 
-// TestConsumeThatNobodyAwaits: a subscription whose caller gave up does not withhold messages from
+// TestAbandonedConsumeReturnsItsMessages: a subscription whose caller gave up does not withhold messages from
 // the others.
-func TestConsumeThatNobodyAwaits(t *testing.T) {
+func TestAbandonedConsumeReturnsItsMessages(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain(typeQuorum))
@@ -222,9 +222,9 @@ func TestRule34ShortSilence(t *testing.T) {
 	}
 }
 
-// TestRule34SilenceOfBothWays: during a cut in both directions the client gives up long before the
+// TestRule34SilenceBothWays: during a cut in both directions the client gives up long before the
 // broker.
-func TestRule34SilenceOfBothWays(t *testing.T) {
+func TestRule34SilenceBothWays(t *testing.T) {
 	w := newWorld(t, 3)
 	var session broker.Session
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
@@ -253,9 +253,9 @@ func TestRule34SilenceOfBothWays(t *testing.T) {
 	}
 }
 
-// TestPausedClientReadsOn: after SIGCONT a client may hand out deliveries that the broker has taken
+// TestPausedClientReadsBufferedDeliveries: after SIGCONT a client may hand out deliveries that the broker has taken
 // back; settling them does nothing.
-func TestPausedClientReadsOn(t *testing.T) {
+func TestPausedClientReadsBufferedDeliveries(t *testing.T) {
 	read := 0
 	for seed := range uint64(20) {
 		w := newWorld(t, seed)
@@ -438,8 +438,8 @@ func TestFilters(t *testing.T) {
 	w.run(hour)
 }
 
-// TestConnectionOfClientThatGaveUp: the broker does not keep a session that no client has.
-func TestConnectionOfClientThatGaveUp(t *testing.T) {
+// TestAbandonedConnectLeavesNoSession: the broker does not keep a session that no client has.
+func TestAbandonedConnectLeavesNoSession(t *testing.T) {
 	w := newWorld(t, 1)
 	w.n.Cut("broker", "p", "cut")
 	p := w.k.NewProcess("p")

@@ -42,7 +42,7 @@ func TestCancelledConsumersKeepTheirSession(t *testing.T) {
 
 // A blocked queue has no consumer, and new subscriptions wait; the first delivery comes when the
 // block is over.
-func TestABlockedQueueHasNoConsumers(t *testing.T) {
+func TestBlockedQueueHasNoConsumers(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("c", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, plain(typeQuorum))
@@ -70,7 +70,7 @@ func TestABlockedQueueHasNoConsumers(t *testing.T) {
 	w.run(hour)
 }
 
-func TestUnboundQueueGetsNothingUntilItIsRestored(t *testing.T) {
+func TestUnboundQueueGetsNothingUntilRestored(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
 		w.declare(s, mortal(typeQuorum, broker.Topic, time.Hour))
@@ -87,7 +87,7 @@ func TestUnboundQueueGetsNothingUntilItIsRestored(t *testing.T) {
 
 // A dropped dead letter names the fault if the fault is to blame, until somebody binds the queue
 // again.
-func TestDeadLettersOfAnUnboundExchangeNameTheFault(t *testing.T) {
+func TestLostDeadLettersNameTheFault(t *testing.T) {
 	w := newWorld(t, 1)
 	var faults []string
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
@@ -149,7 +149,7 @@ func TestReorderedMessageIsOvertaken(t *testing.T) {
 
 // A client ends a session in which a publish has waited for too long for a queue that hangs, however
 // well the connection is. The queue may have been deleted meanwhile: then nothing answers.
-func TestASessionEndsWhosePublishWaitsForTooLong(t *testing.T) {
+func TestSessionEndsWhenPublishWaitsTooLong(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
 		w := newWorld(t, 1)
 		w.spawn("p", func(_ *kernel.Process, s broker.Session) {

@@ -178,7 +178,7 @@ func TestCrashSuppressesDeferredEffects(t *testing.T) {
 	}
 }
 
-func TestRandomNumbersAreTheProcesss(t *testing.T) {
+func TestProcessHasItsOwnRandomNumbers(t *testing.T) {
 	draw := func(others bool) []uint64 {
 		var got []uint64
 		onHost(t, kernel.Options{}, func(k *kernel.Kernel, p *kernel.Process, h host.Host) {

@@ -25,7 +25,7 @@ func (en *ends) Observe(e *history.Event) {
 // An action that fails exits with the code for its reason, or with one of the codes that its scenario
 // names. One that succeeds, and one that gives its reason in words, has no code. What the machine says
 // of the end is what the scenario says, and the exit is what the core makes of the row's codes.
-func TestAnActionFailsByItsExitCode(t *testing.T) {
+func TestActionFailsWithItsExitCode(t *testing.T) {
 	declared := execution.NewExitCodes(65, 200)
 	for _, c := range []struct {
 		name        string

@@ -71,7 +71,7 @@ func TestCallIsAppliedOnceBetweenItsLegs(t *testing.T) {
 	}
 }
 
-func TestCallToServerThatIsDownIsRefused(t *testing.T) {
+func TestCallToDownServerIsRefused(t *testing.T) {
 	w := newWorld(t, 1)
 	applied := false
 	w.n.SetServer("database", false)
@@ -86,7 +86,7 @@ func TestCallToServerThatIsDownIsRefused(t *testing.T) {
 	}
 }
 
-func TestCallInFlightToServerThatRestartsIsNotApplied(t *testing.T) {
+func TestCallIsNotAppliedAfterServerRestart(t *testing.T) {
 	w := newWorld(t, 1)
 	w.n.SetLatency(time.Second, time.Second)
 	applied := false
@@ -105,7 +105,7 @@ func TestCallInFlightToServerThatRestartsIsNotApplied(t *testing.T) {
 	}
 }
 
-func TestReplyUnderWayWhenServerGoesDownArrivesOrNot(t *testing.T) {
+func TestReplyFromStoppedServerMayArrive(t *testing.T) {
 	got := map[error]int{}
 	for seed := range uint64(30) {
 		w := newWorld(t, seed)
@@ -159,9 +159,9 @@ func TestCutRequest(t *testing.T) {
 	}
 }
 
-// TestCallerThatWaitsOutACut gets an answer after the healing, which never contradicts what was
+// TestWaitingCallerIsAnsweredAfterHeal gets an answer after the healing, which never contradicts what was
 // applied.
-func TestCallerThatWaitsOutACut(t *testing.T) {
+func TestWaitingCallerIsAnsweredAfterHeal(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(60) {
 		w := newWorld(t, seed)

@@ -260,9 +260,9 @@ func (s *system) disturb(ctx context.Context) {
 	}
 }
 
-// TestEverythingEndsWhateverRunsAtOnce is judged by the race detector, and by the end: nothing may
+// TestConcurrentLoadEndsCompletely is judged by the race detector, and by the end: nothing may
 // be left.
-func TestEverythingEndsWhateverRunsAtOnce(t *testing.T) {
+func TestConcurrentLoadEndsCompletely(t *testing.T) {
 	if !raceDetector && os.Getenv("HANDOFF_STRESS") == "" {
 		t.Skip("the race detector is its judge: go test -race ./sim/stress, part of make race")
 	}

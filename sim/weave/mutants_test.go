@@ -27,9 +27,9 @@ var killers = map[string]struct {
 	"registry-connects-a-run-without-its-lock": {stress: "90s"},
 }
 
-// TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone builds a woven program and a
+// TestLockMutantsAreKilledByPreemption builds a woven program and a
 // woven stress test, which takes a minute; make preempt runs it.
-func TestMutantsOfLocksAreKilledUnderPreemptionAndAnOrdinaryRunSeesNone(t *testing.T) {
+func TestLockMutantsAreKilledByPreemption(t *testing.T) {
 	dir := forPreempt(t)
 	o, err := Write(root, "", filepath.Join(dir, "woven"), Preempt, Mutants()...)
 	if err != nil {
@@ -74,9 +74,9 @@ var lockless = []struct{ name, file, lock, function, scenario string }{
 	{"an entry is removed", registry, "r.mu", "func (r *registry) remove(", "two-executors"},
 }
 
-// TestMissingLocksAreKilledByTheGuardAlone builds the program with and without guards, which takes
+// TestMissingLocksAreKilledByGuard builds the program with and without guards, which takes
 // a minute; make preempt runs it.
-func TestMissingLocksAreKilledByTheGuardAlone(t *testing.T) {
+func TestMissingLocksAreKilledByGuard(t *testing.T) {
 	dir := forPreempt(t)
 	var mutants []Mutant
 	for _, m := range lockless {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestWhoDoesNotHoldTheLockPanicsAndIsNamed(t *testing.T) {
+func TestHeldPanicsWithoutTheLock(t *testing.T) {
 	var m sync.Mutex
 	touch := func() (said string) {
 		defer func() {
