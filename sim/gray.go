@@ -11,13 +11,13 @@ import (
 	"handoff/core/store"
 )
 
-// grayFailures are partial failures of a worker process. Each field holds the name of the fault
-// that caused the failure, or nothing. They stay with the process over its restarts.
+// grayFailures are partial failures of a worker process. Each field holds the name of the fault that caused
+// the failure, empty for none. They survive restarts of the process.
 type grayFailures struct {
 	deaf, mute string
 }
 
-// muteStore is a database that a mute worker's heartbeats do not reach.
+// muteStore is a client of the database through which a mute worker's heartbeats fail.
 type muteStore struct {
 	store.Worker
 	p *process
@@ -32,7 +32,7 @@ func (m *muteStore) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRepl
 	return m.Worker.Heartbeat(ctx, b)
 }
 
-// deafBroker is a broker whose deliveries a deaf worker does not take: they arrive and stay unread.
+// deafBroker is a broker client whose deliveries arrive and stay unread while its worker is deaf.
 type deafBroker struct {
 	broker.Broker
 	p *process

@@ -9,19 +9,19 @@ import (
 	"handoff/core/store"
 )
 
-// lookReporter is an executor's client of the database that reports to the suite the statements by which
-// the executor looks for work. It is below a planted mutant, so that the mutant's effect on the
-// statements is judged, too.
+// lookReporter is an executor's database client. It reports to the suite the statements with which the
+// executor looks for work. It is below a planted mutant, so that the suite also judges the mutant's effect
+// on them.
 type lookReporter struct {
 	store.Store
 	w *world
 	k *invariant.Looker
-	// passContinues says that the present pass has dispatched a full batch in one step, so that another
-	// pass must follow.
+	// passContinues reports whether the current pass has dispatched a full batch in one step, so that it
+	// must claim more.
 	passContinues bool
 }
 
-// watchLooks wraps the client of an executor that has just started.
+// watchLooks wraps the database client of an executor that has just started.
 func (w *world) watchLooks(process string, s store.Store) store.Store {
 	if k := w.judges.Suite.Looks(process, w.k.Now()); k != nil {
 		return &lookReporter{Store: s, w: w, k: k}
@@ -32,7 +32,7 @@ func (w *world) watchLooks(process string, s store.Store) store.Store {
 // Unjudged implements hook.Unjudged.
 func (lr *lookReporter) Unjudged() store.Store { return lr.Store }
 
-// causes are the looks that Find makes.
+// causes maps the cause that Find is called with to the look that it makes.
 var causes = map[store.ReclaimCause]invariant.Look{ //detlint:ok a constant table, never written
 	store.Unsettled: invariant.LookSettle, store.OwnerGone: invariant.LookOwners, store.ClaimExpired: invariant.LookClaims,
 	store.UnpublishedLate: invariant.LookUnpublishedLate, store.Unpublished: invariant.LookUnpublished, store.Unorchestrated: invariant.LookEnds,
@@ -60,12 +60,12 @@ func (lr *lookReporter) ClaimForScheduling(ctx context.Context, c store.Scheduli
 	return rows, nil
 }
 
-// unfitAgain is when an executor looks again for a row whose worker no longer fitted, as for a row
-// that it gave back.
+// unfitAgain is the delay before an executor retries a row whose worker no longer fitted, as for a row that
+// it parked.
 const unfitAgain = 100 * time.Millisecond
 
-// DispatchDue implements store.Executor. It is the first look of a pass. A claim follows if other
-// rows are due.
+// DispatchDue implements store.Executor. It is the first look of a pass; a claim follows if other rows are
+// due.
 func (lr *lookReporter) DispatchDue(ctx context.Context, d store.DueDispatch) (store.DueDispatched, error) {
 	most := 0
 	for i := range d.Offers {
@@ -87,8 +87,8 @@ func (lr *lookReporter) DispatchDue(ctx context.Context, d store.DueDispatch) (s
 	return answer, nil
 }
 
-// exhaustedLimits says whether a claim got as many rows of a lane, of a worker or of a pool as it asked
-// for, and as many of the lanes that it did not name.
+// exhaustedLimits reports whether a claim reached its limit for a lane, a worker or a pool (named), and its
+// limit for all other lanes (others).
 func exhaustedLimits(c *store.SchedulingClaim, rows []execution.Execution) (named, others bool) {
 	type lane struct {
 		runtime string
@@ -141,7 +141,7 @@ func (lr *lookReporter) Dispatch(ctx context.Context, executor string, ds []stor
 	return results, err
 }
 
-// noteFailure notes that a statement failed which may belong to the scheduler's pass.
+// noteFailure notes the failure of a statement that may belong to the scheduler's pass.
 func (lr *lookReporter) noteFailure(err error) {
 	if err != nil {
 		lr.k.Stumbled()
@@ -218,7 +218,7 @@ func (lr *lookReporter) Orchestrate(ctx context.Context, os []store.Orchestratio
 			woken = true
 			lr.k.Woken(lr.w.k.Now(), 0)
 		}
-		// The scheduler learns of each retry separately.
+		// The scheduler is notified of each retry separately.
 		if done[i].Applied && done[i].Retry != 0 && os[i].Retry != nil {
 			lr.k.Woken(lr.w.k.Now(), os[i].Retry.Delay)
 		}
@@ -261,7 +261,7 @@ func (lr *lookReporter) ObserveWorkers(ctx context.Context, ws []store.ProbedWor
 	return changed, err
 }
 
-// reportPurge makes a look that answers how many rows it handled.
+// reportPurge reports a look that returns only the number of rows that it handled.
 func (lr *lookReporter) reportPurge(l invariant.Look, age time.Duration, limit int, do func() (int, error)) (int, error) {
 	lr.k.Asks(lr.w.k.Now(), l, limit, age)
 	n, err := do()

@@ -13,8 +13,8 @@ import (
 	"handoff/sim/woven"
 )
 
-// plantMutant adds the client of the database and the recorder to the ports of a process, and plants the
-// run's mutant into them.
+// plantMutant adds the database client and the recorder to the ports of a process, and plants the run's
+// mutant into them.
 func (w *world) plantMutant(p hook.Process, db *simstore.Client, ports hook.Ports) hook.Ports {
 	ports.Store, ports.Recorder = db, w.witness.wrapRecorder(w.figureRecorder(p.Name))
 	if w.figures != nil {
@@ -55,9 +55,9 @@ func (w *world) plantMutant(p hook.Process, db *simstore.Client, ports hook.Port
 	return ports
 }
 
-// watchCalls has the calls of a newly started worker checked. It does nothing in a woven build, where
-// a task can be switched between the answer of a call and its use. Nor does it if a mutant replaces
-// statements, because those bypass the wrapped store.
+// watchCalls wraps the store of a newly started worker, so that its calls are judged. It does nothing in a
+// woven build, where the kernel may switch tasks between an answer and its use. It also does nothing if a
+// mutant replaces statements, because those bypass the wrapped store.
 func (w *world) watchCalls(p *process, s store.Store, h host.Host) store.Store {
 	if woven.Built || p == nil || w.mutant != nil && w.mutant.Statements != nil {
 		return s
@@ -66,9 +66,9 @@ func (w *world) watchCalls(p *process, s store.Store, h host.Host) store.Store {
 	return simcalls.Store(s, h, p.calls)
 }
 
-// mutantReporter returns the function to call when the mutant of a process has made a difference; nil if the
-// history is not kept. It writes only to the record: the run, its hash and its verdict are the same
-// without it.
+// mutantReporter returns the function to call when the mutant of a process has made a difference; nil if no
+// history is recorded. It writes only to the record, so it does not change the run, its hash or its
+// verdict.
 func (w *world) mutantReporter(process string) func(text string, id execution.ID) {
 	if w.options.Record == nil {
 		return nil

@@ -13,13 +13,12 @@ import (
 	"handoff/sim/simnet"
 )
 
-// This file is the simulated world's offer to faults (fault.Simulated): how to disturb a process, a
-// link, a server, a queue, a message or a clock of the models. Package fault decides what to
-// disturb, and when.
+// This file implements fault.Simulated: it disturbs processes, links, servers, queues, messages and clocks
+// of the models. Package fault decides what to disturb, and when.
 
 var _ fault.Simulated = (*world)(nil)
 
-// recordTouch tells a fault what it has affected. The models call it.
+// recordTouch records what a fault has affected. The models call it.
 func (w *world) recordTouch(on simnet.Touched) {
 	name := on.Fault
 	if name == simbroker.FaultAlarm {
@@ -282,8 +281,8 @@ func (w *world) Cordon(x *fault.Injection, worker string, on, drain bool) bool {
 	return w.db.Operate(c)
 }
 
-// StopDatabase implements fault.DatabaseServer. Every process keeps a pool of connections open, so
-// a stop is always noticed.
+// StopDatabase implements fault.DatabaseServer. Every process keeps a pool of connections open, so a stop
+// always makes a difference.
 func (w *world) StopDatabase(x *fault.Injection, _ bool) (func(), error) {
 	x.Touch(fault.Touched{Process: fault.Database})
 	w.db.Stop()

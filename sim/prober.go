@@ -19,16 +19,16 @@ const (
 
 var errNotAnswering = errors.New("nobody answers there")
 
-// prober asks simulated workers whether they are ready, as /readyz does for real ones. It uses the
-// simulated network, so a fault of the link between the two processes affects the probe.
+// prober probes whether simulated workers are ready, like /readyz of real ones. It uses the simulated
+// network, so faults of the link between the two processes affect the probe.
 type prober struct {
 	w *world
 	p *kernel.Process
 	h host.Host
 }
 
-// Probe implements executor.Prober. A process that has ended refuses the connection; a paused
-// process lets the caller wait.
+// Probe implements executor.Prober. A process that has ended refuses the connection; a paused process keeps
+// the caller waiting.
 func (p *prober) Probe(ctx context.Context, url string) error {
 	err := p.probeTarget(ctx, url)
 	p.w.witness.reportProbe(p.p, url, err)
@@ -49,7 +49,7 @@ func (p *prober) probeTarget(ctx context.Context, url string) error {
 		switch {
 		case !answered || stalled:
 		case target.pulse == nil:
-			ready = errNotAnswering // the process has just started, and does not listen yet
+			ready = errNotAnswering // the process has just started and does not listen yet
 		case "/"+path == readyPath:
 			ready = target.pulse.Ready()
 		}

@@ -23,8 +23,8 @@ type Options struct {
 	Seed uint64
 	// Mutant is planted into the core; nil for none.
 	Mutant *hook.Mutant
-	// Record gets every event and the core's own log lines; nil for no record. A *Causes also learns
-	// which events led to which.
+	// Record receives every event and the core's log lines; nil for no record. A *Causes also records which
+	// events led to which.
 	Record history.Sink
 	// Chooser overrides the seed.
 	Chooser kernel.Chooser
@@ -32,31 +32,30 @@ type Options struct {
 	CrashAt *kernel.CrashPoint
 	// PauseAt pauses one process at one of its yield points.
 	PauseAt *Pause
-	// Without leaves out the injectors of some kinds of faults, to test that their absence is
-	// noticed.
+	// Without leaves out the injectors of some kinds of faults, to test that their absence is detected.
 	Without []string
-	// LeaveOut leaves out single faults of the scenario, by their index. The others draw what they
-	// draw with them.
+	// LeaveOut leaves out single faults of the scenario, by their index. The other faults draw the same
+	// numbers as with them.
 	LeaveOut []int
 	// WithoutInvariants leaves out some invariants, for the same reason.
 	WithoutInvariants []int
 	// MaxSteps bounds a run that never ends; 0 means DefaultMaxSteps.
 	MaxSteps uint64
-	// CutAt stops a run after so many steps, without an error: it is judged by its events until
-	// then. 0 for never.
+	// CutAt stops a run after this many steps, without an error: it is judged by its events so far. 0 means
+	// never.
 	CutAt uint64
-	// Interrupted is called every few steps; if it returns true, the run stops. Nil for never.
+	// Interrupted is called every few steps; if it returns true, the run stops. Nil means never.
 	Interrupted func() bool
-	// Until is called every few steps with the findings so far, if there are any. If it returns true,
-	// the run is broken off and judged by its events until then. Nil for never.
+	// Until is called every few steps with the findings so far, if there are any. If it returns true, the
+	// run ends early and is judged by its events so far. Nil means never.
 	Until func(Findings) bool
-	// EachExecution has violations of a rule reported for each execution, not only the first one.
+	// EachExecution reports the violations of a rule for each execution, not only for the first one.
 	EachExecution bool
 	// Watch is called with the kernel while it runs, for a watchdog; nil for none.
 	Watch func(*kernel.Kernel) (stop func())
 }
 
-// isInterrupted asks Options.Interrupted and Options.Until.
+// isInterrupted calls Options.Until and Options.Interrupted.
 func (w *world) isInterrupted() bool {
 	if o := &w.options; o.Until != nil {
 		if found := w.judges.Suite.Findings(); len(found) > 0 && o.Until(Findings{found, w.db.Execution}) {
@@ -114,7 +113,7 @@ func (o Options) keptInvariants(wanted []int) []int {
 	return kept
 }
 
-// Result is a run, with methods for questions about it.
+// Result is the outcome of a run. Its methods read the final state of the simulated database.
 type Result struct {
 	verdict.Run
 	FaultIntervals []verdict.FaultInterval
@@ -123,7 +122,7 @@ type Result struct {
 	CrashFired bool
 	// PauseFired says that Options.PauseAt was reached.
 	PauseFired bool
-	// Interrupted says that Options.Interrupted returned true: the run proves nothing.
+	// Interrupted reports whether Options.Interrupted returned true; then the run proves nothing.
 	Interrupted bool
 	Events      uint64
 	world       *world
@@ -140,8 +139,7 @@ func Run(s *scenario.Scenario, p config.Profile, o Options) *Result {
 	w.startCluster()
 	rest := &run.Rest{Clock: clock{w.k}, Linger: run.Linger, Workload: w.workload, Alerts: w.alerts, State: state{w}}
 	return w.buildResult(w.k.Run(func() bool {
-		// This is called before every step, so it is fast: while an execution is unfinished,
-		// nothing else matters.
+		// This is called before every step, so it checks the cheap condition first.
 		if w.db.AnyUnfinished() {
 			rest.Stirs()
 			return false
@@ -190,7 +188,7 @@ func (w *world) buildResult(why kernel.Stop) *Result {
 	return r
 }
 
-// setEnding translates the kernel's reason to stop into the outcome of the run.
+// setEnding translates the kernel's stop reason into the outcome of the run.
 func (w *world) setEnding(why kernel.Stop, o *run.Outcome) {
 	o.Ending = run.Unjudged
 	switch why {
@@ -223,7 +221,7 @@ func (w *world) setEnding(why kernel.Stop, o *run.Outcome) {
 	}
 }
 
-// finalRows are the executions at the end of the run, and those that have left before, as they were.
+// finalRows returns the executions at the end of the run, and purged executions as they last were.
 func (w *world) finalRows() []*execution.Execution {
 	rows := make([]*execution.Execution, 0, w.db.Rows())
 	for id := execution.ID(1); int(id) <= w.db.Rows(); id++ {

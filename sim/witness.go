@@ -14,10 +14,9 @@ import (
 	"handoff/sim/kernel"
 )
 
-// witness watches how the parts of the processes behave: which of their calls fail, what they log,
-// when they wait, and what they hold then. It reports this to the rules that judge it. It is below
-// the mutants, so it sees a deceived part as it is. It changes nothing: a run is the same with and
-// without it.
+// witness observes how the parts of the processes behave: which of their calls fail, what they log, when
+// they wait, and which contexts they hold then. It reports this to the rules that judge conduct. It is
+// below the mutants, so it sees the real calls. It does not change the run.
 type witness struct {
 	k     *kernel.Kernel
 	rules *invariant.Conduct
@@ -34,7 +33,7 @@ func partOf(t *kernel.Task) invariant.Part {
 	return invariant.Part{Process: t.Process().Name(), Name: t.Name(), Task: t.ID()}
 }
 
-// eventTask returns the task that causes the current event, nil if there is none.
+// eventTask returns the task that causes the current event, nil if there is none or if it is dying.
 func (w *witness) eventTask() *kernel.Task {
 	if w.k.Dying() {
 		return nil
@@ -42,7 +41,7 @@ func (w *witness) eventTask() *kernel.Task {
 	return w.k.Current()
 }
 
-// reportCall gets the outcome of each call of a process. call is the name of its method.
+// reportCall reports the outcome of each call of a process. call is the name of its method.
 func (w *witness) reportCall(ctx context.Context, call string, err error) {
 	if err == nil && !w.rules.AnyFailing() {
 		return
@@ -58,8 +57,8 @@ func (w *witness) reportCall(ctx context.Context, call string, err error) {
 			w.rules.CallAnswered(partOf(t), ctx, call)
 		}
 	case errors.Is(err, context.Canceled):
-		// A task that gave a call up itself knows of it. But a task whose context had ended before
-		// the call made the call too late.
+		// A task that cancelled its own call is no failure. But if the context had ended before, the call
+		// came too late.
 		if of := t.Held(); of.Ended == ctx {
 			w.rules.CalledTooLate(partOf(t), call, of.EndedAt)
 		}
@@ -70,14 +69,14 @@ func (w *witness) reportCall(ctx context.Context, call string, err error) {
 	}
 }
 
-// reportEmptyCall is called for each call of a process that names nothing.
+// reportEmptyCall reports a call of a process with an empty list of items.
 func (w *witness) reportEmptyCall(call string) {
 	if t := w.eventTask(); t != nil && t.Process().Name() != client {
 		w.rules.NamesNothing(partOf(t), call)
 	}
 }
 
-// reportProbe gets the outcome of each probe of a health endpoint.
+// reportProbe reports the outcome of each probe of a health endpoint.
 func (w *witness) reportProbe(by *kernel.Process, url string, err error) {
 	if w != nil && w.eventTask() != nil {
 		w.rules.Probed(by, by.Name(), url, w.k.Now(), err != nil)
@@ -131,7 +130,7 @@ func (w *witness) reportTaskEnd() {
 	w.rules.Ends(partOf(t), of.Limited+of.Plain)
 }
 
-// noteContextEnd notes that a wait of the current task has ended because its context did.
+// noteContextEnd notes that a wait of the current task has ended because its context ended.
 func (w *witness) noteContextEnd(ctx context.Context, err error) {
 	if err == nil || ctx.Err() == nil {
 		return
@@ -141,7 +140,7 @@ func (w *witness) noteContextEnd(ctx context.Context, err error) {
 	}
 }
 
-// reportUseAfterEnd reports that the current task uses a context although it was told of the context's end.
+// reportUseAfterEnd reports that the current task uses a context whose end it has already observed.
 func (w *witness) reportUseAfterEnd(ctx context.Context, what string) {
 	if t := w.eventTask(); t != nil && t.Noted.Over == ctx {
 		w.rules.GoesOn(partOf(t), what, t.Noted.OverAt)
@@ -254,7 +253,7 @@ type seenLog struct {
 	w *witness
 }
 
-// Enabled implements slog.Handler: it is also true while a part has to log a failure.
+// Enabled implements slog.Handler. It is also true while a part must log a failure.
 func (s *seenLog) Enabled(ctx context.Context, level slog.Level) bool {
 	return s.wantsLevel(level) || s.Handler.Enabled(ctx, level)
 }

@@ -22,7 +22,7 @@ type seenBroker struct {
 	broker.Broker
 	w        *witness
 	process  string
-	sessions []broker.Session // those that may be open
+	sessions []broker.Session // sessions that may still be open
 }
 
 // Connect implements broker.Broker.
@@ -46,13 +46,12 @@ type seenSession struct {
 	b *seenBroker
 	// consumers counts, for each queue, the consumers that neither end has cancelled.
 	consumers map[string]int
-	// opener is the task that has opened the session.
+	// opener is the id of the task that opened the session.
 	opener uint64
-	// declared says that the topology was declared, and that the broker has cancelled no consumer
-	// since. taken says that it has cancelled one.
+	// declared reports whether the topology was declared and the broker has cancelled no consumer since.
+	// taken reports whether it has cancelled one.
 	declared, taken bool
-	// usable is when the topology was first declared: from then on the client publishes over the
-	// session.
+	// usable is the time of the first declaration: from then on the client publishes over the session.
 	usable time.Duration
 }
 
@@ -122,8 +121,8 @@ func (s *seenSession) QueueState(ctx context.Context, queue string) (broker.Queu
 	return state, err
 }
 
-// Consume implements broker.Session. It does not report the end of the session: the client that
-// opens the next one does.
+// Consume implements broker.Session. It does not report the end of the session; the task that opened the
+// session does.
 func (s *seenSession) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
 	if !s.declared && s.b.w.eventTask() != nil {
 		s.b.w.rules.Undeclared(s.b.process, queue, s.taken)
@@ -145,11 +144,11 @@ type seenConsumer struct {
 	s     *seenSession
 	queue string
 	over  bool
-	// asked says that the process itself has cancelled the consumer.
+	// asked reports whether the process itself has cancelled the consumer.
 	asked bool
 }
 
-// markEnded notes that the broker delivers nothing more through the consumer.
+// markEnded notes that the consumer receives no more deliveries.
 func (sc *seenConsumer) markEnded() {
 	if !sc.over {
 		sc.over = true

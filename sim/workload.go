@@ -60,7 +60,8 @@ func (w *world) startClient() {
 	})
 }
 
-// recordKnownKey records that a request got the execution of an earlier request with the same key.
+// recordKnownKey records that a request was answered with the execution of an earlier request with the same
+// key.
 func (w *world) recordKnownKey(r *run.Request, id execution.ID) {
 	row, there := w.db.Execution(id)
 	if !there {

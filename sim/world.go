@@ -55,8 +55,8 @@ type world struct {
 	witness *witness // nil if no rule uses its reports
 	event   history.Event
 
-	processes []*process                   // in a fixed order: executors, workers, then twins as they come
-	behaviour map[string]simhost.Behaviour // of actions, by their ref
+	processes []*process                   // in a fixed order: executors, workers, then twins in the order of their creation
+	behaviour map[string]simhost.Behaviour // by the ref of the action
 	injector  *run.Injector
 	// alarm names the fault that raised the broker's latest alarm.
 	alarm  string
@@ -64,7 +64,7 @@ type world struct {
 	// figures judges the figures that processes report; nil if they are not recorded.
 	figures  *figures.Judge
 	workload *run.Workload
-	// paused says that Options.PauseAt was reached, enough that Options.Until was true.
+	// paused reports whether Options.PauseAt was reached, enough whether Options.Until returned true.
 	paused, enough bool
 }
 
@@ -87,7 +87,7 @@ type process struct {
 	gray grayFailures
 }
 
-// seedHash is a number that depends on the seed and the names alone.
+// seedHash returns a number that depends only on the seed and the names.
 func seedHash(seed uint64, names ...string) uint64 {
 	h := fnv.New64a()
 	fmt.Fprint(h, seed, names)
@@ -145,7 +145,7 @@ func newWorld(s *scenario.Scenario, p config.Profile, o Options) *world {
 	return w
 }
 
-// rewindCount is how often the scenario may make the database lose its latest writes.
+// rewindCount returns how often the scenario may make the database lose its latest writes.
 func (w *world) rewindCount() (n int) {
 	for i := range w.scenario.Faults {
 		if w.scenario.Faults[i].Kind.Rewinds() {
@@ -155,8 +155,8 @@ func (w *world) rewindCount() (n int) {
 	return n
 }
 
-// pausePoint is the sweep's pause for the kernel. The history shows it as a fault, which hinders an
-// executor if an executor is paused.
+// pausePoint returns Options.PauseAt in the kernel's form. The history shows the pause as a fault, which
+// hinders an executor if it pauses one.
 func (w *world) pausePoint() *kernel.PausePoint {
 	at := w.options.PauseAt
 	if at == nil {
@@ -184,14 +184,14 @@ func (w *world) pausePoint() *kernel.PausePoint {
 	}}
 }
 
-// Observe implements history.Sink: every event passes here once.
+// Observe implements history.Sink. Every event passes through it once.
 func (w *world) Observe(e *history.Event) {
 	w.history.Observe(e)
 	w.injector.Observe(e)
 }
 
-// The run may make stepsAtOnce steps at one moment of virtual time, and more for each unfinished
-// execution: a burst is allowed, a loop that never waits is not.
+// A run may make stepsAtOnce steps at one moment of virtual time, plus stepsAtOnceForExecution for each
+// unfinished execution. So it allows bursts but no loop that never waits.
 const (
 	stepsAtOnce             = 200_000
 	stepsAtOnceForExecution = 100
@@ -261,7 +261,7 @@ func (w *world) addWorker(name string, spec *scenario.Worker) *process {
 	return p
 }
 
-// findProcess returns a process by name, nil if there is none.
+// findProcess returns the process with this name, nil if there is none.
 func (w *world) findProcess(name string) *process {
 	for _, p := range w.processes {
 		if p.name == name {
@@ -308,8 +308,8 @@ func (p *process) handleEnd(why kernel.EndReason) {
 	}
 }
 
-// sweepRestart is how long after its crash a crash sweep restarts the process: soon enough that its
-// successor meets the leftovers of the crash.
+// sweepRestart is how long after its crash a crash sweep restarts the process: soon enough that the
+// leftovers of the crash still exist.
 const sweepRestart = 3 * time.Second
 
 // crash ends the process at once.
@@ -327,7 +327,7 @@ func (p *process) terminate() {
 	}
 }
 
-// effectiveConfig is the configuration of the process.
+// effectiveConfig returns the run's configuration with the process's own overrides.
 func (p *process) effectiveConfig() config.Config {
 	c := p.w.config
 	if p.worker != nil && p.worker.Concurrency > 0 {
@@ -351,7 +351,7 @@ func (p *process) runExecutor() {
 		Prober: &prober{w, p.current, h},
 	})
 	if !woven.Built {
-		// In a woven build a task could be switched between a finding and its figure.
+		// In a woven build the kernel could switch tasks between a finding and its figure.
 		w.figures.Ask(p.name, service)
 	}
 	service.Run(ctx)
@@ -376,7 +376,7 @@ func (p *process) runWorker() {
 	if p.calls != nil {
 		messages, runner = simcalls.Broker(messages, h, p.calls), simcalls.Runner(runner, h, p.calls)
 	}
-	// A superseded worker exits, and says so in its log.
+	// A superseded worker exits with an error and logs it itself.
 	_ = worker.New(worker.Options{
 		Name: p.worker.Name, Runtimes: p.worker.Runtimes, HealthURL: healthScheme + p.name + readyPath,
 		Host: ports.Host, Config: c, Log: w.log, Recorder: ports.Recorder, Topology: ports.Workers,

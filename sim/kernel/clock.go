@@ -30,9 +30,8 @@ func (m *machine) clockReading() time.Duration {
 	return m.base + m.readingAdvance(m.k.now-m.since)
 }
 
-// readingAdvance is how far the reading moves in d of true time. It rounds down, so that the reading never
-// goes backwards and never shows a moment before it has come. It multiplies the parts separately to
-// avoid an overflow.
+// readingAdvance returns how far the reading moves in d of true time. It rounds down, so that the reading
+// never goes backwards and never runs ahead. It multiplies the parts separately to avoid an overflow.
 func (m *machine) readingAdvance(d time.Duration) time.Duration {
 	if m.drift == 0 {
 		return d
@@ -58,7 +57,7 @@ func (m *machine) dueTime(target time.Duration) time.Duration {
 		return maxDuration
 	}
 	quotient, _ := bits.Div64(hi, lo, rate)
-	if quotient >= uint64(maxDuration)/4 { // centuries away; readingAdvance must not overflow
+	if quotient >= uint64(maxDuration)/4 { // centuries away: readingAdvance must not overflow
 		return maxDuration
 	}
 	d := time.Duration(quotient)
@@ -71,8 +70,7 @@ func (m *machine) dueTime(target time.Duration) time.Duration {
 	return addSaturated(m.since, d)
 }
 
-// rebaseReading makes now the point from which the reading is counted, so that a change of the rate does
-// not make it jump.
+// rebaseReading makes now the base of the reading, so that a change of the rate does not make it jump.
 func (m *machine) rebaseReading() {
 	m.base = m.clockReading()
 	m.since = m.k.now
@@ -124,8 +122,8 @@ func (m *machine) unfreeze() {
 	}
 }
 
-// Clock is a wall clock and a monotonic clock over one oscillator. Faults set them, when they begin
-// and when they end; the program only reads them.
+// Clock is a wall clock and a monotonic clock over one oscillator. Only faults set them; the program reads
+// them.
 type Clock struct {
 	m      *machine
 	origin time.Duration
@@ -153,7 +151,7 @@ func (c *Clock) Monotonic() time.Duration { return c.origin + c.m.clockReading()
 // minus the time for which the machine was frozen.
 func (c *Clock) Wall() time.Time { return c.m.k.start.Add(c.wallReading()) }
 
-// wallReading is Wall, counted from the kernel's start.
+// wallReading returns Wall as a duration since the kernel's start.
 func (c *Clock) wallReading() time.Duration {
 	if c.m.onWall != nil {
 		c.m.onWall()
@@ -161,9 +159,9 @@ func (c *Clock) wallReading() time.Duration {
 	return c.m.clockReading() + c.m.offset
 }
 
-// OnWall sets a function that is called at each reading of the wall clock; nil for none. It tells
-// whether a wrong wall clock mattered: if nobody reads the clock, its fault has no effect. A context
-// with a timeout reads the clock, too, for its deadline.
+// OnWall sets a function that is called at each reading of the wall clock; nil for none. It shows whether a
+// wrong wall clock mattered: if no code reads the clock, its fault has no effect. A context with a timeout
+// also reads the clock, for its deadline.
 func (c *Clock) OnWall(fn func()) { c.m.onWall = fn }
 
 // SetOffset sets how far the wall clock is off, in addition to its drift. It does not touch the

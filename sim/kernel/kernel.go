@@ -18,23 +18,23 @@ type Options struct {
 	// that keeps sleeping for no time never lets time move, so a search should set a limit.
 	MaxSteps uint64
 
-	// StepsAtOnce returns the limit of steps at one moment of virtual time; nil means no limit. The
-	// kernel asks it repeatedly, so the limit may depend on how much work there is. It first asks
-	// after 16,384 steps at one moment, so a lower limit has no effect before. Run ends when the
-	// limit is exceeded by 4,096 steps: these show which task spins (Spun).
+	// StepsAtOnce returns the limit of steps at one moment of virtual time; nil means no limit. The kernel
+	// calls it repeatedly, so the limit may depend on the amount of work. It first does so after 16,384
+	// steps at one moment, so a lower limit takes effect only then. Run ends when the limit is exceeded by
+	// 4,096 steps: these show which task spins (Spun).
 	StepsAtOnce func() uint64
 
-	// Interrupted is called every few steps. If it returns true, Run ends; how far the run got then
-	// depends on real time. Nil means never. Only Run's goroutine calls it, but it may read what
-	// others write.
+	// Interrupted is called every few steps. If it returns true, Run ends, at a step that depends on real
+	// time. Nil means never. Only Run's goroutine calls it, but it may read shared data of other
+	// goroutines.
 	Interrupted func() bool
 
 	// Start is the reading of a wall clock without faults at virtual time 0. The zero time means
 	// 2026-01-01 00:00 UTC.
 	Start time.Time
 
-	// TimeIsChoice makes "let time pass to the next timer" one more alternative (the last) beside
-	// the runnable tasks. Without it time moves only when no task is runnable.
+	// TimeIsChoice adds "let time pass to the next timer" as the last alternative to the runnable tasks.
+	// Without it, time moves only when no task is runnable.
 	TimeIsChoice bool
 
 	// CrashAt crashes one process at one of its yield points; nil for no crash.
@@ -46,8 +46,8 @@ type Options struct {
 	// switched to, or with nil when a timer fires. It may only read from the kernel.
 	OnStep func(t *Task)
 
-	// Meet joins two strands: it returns the strand of a moment to which both have led. Nil means
-	// that the run keeps no strands. See Strand.
+	// Meet joins two strands: it returns the strand of a moment to which both led. If it is nil, the run
+	// keeps no strands. See Strand.
 	Meet func(a, b Strand) Strand
 
 	// OnPanic is called with the first panic of a task, on the panicking stack.
@@ -78,7 +78,7 @@ type Kernel struct {
 	running *Task // the task whose coroutine the loop has switched into; below current on the stack
 	strand  Strand
 
-	processes []*Process // those that have not ended, by creation
+	processes []*Process // processes that have not ended, by creation
 	machines  map[string]*machine
 	starts    map[string]uint64
 	streams   map[string]*Stream
@@ -173,9 +173,9 @@ const (
 	StopDone        Stop = iota + 1 // done returned true
 	StopHorizon                     // the next event is beyond the horizon; Now is the horizon
 	StopMaxSteps                    // Options.MaxSteps steps were made
-	StopIdle                        // no task is runnable and no timer is armed: nothing can happen any more
-	StopPanic                       // a task panicked; Failure says where
-	StopSpin                        // Options.StepsAtOnce was exceeded; Spun says by which task
+	StopIdle                        // no task is runnable and no timer is armed, so nothing more can happen
+	StopPanic                       // a task panicked; Failure returns the place
+	StopSpin                        // Options.StepsAtOnce was exceeded; Spun returns the task
 	StopInterrupted                 // Options.Interrupted was true
 )
 
@@ -200,10 +200,10 @@ func (s Stop) String() string {
 	return "unknown"
 }
 
-// Run makes steps until done returns true (called before every step; nil means never), until
-// virtual time would pass the horizon (counted from the kernel's start, not from now), until
-// MaxSteps, until nothing is left to do, or until a task panics; Stop has all reasons. Tasks of
-// paused and frozen processes, and timers of frozen machines, do not count as something to do.
+// Run makes steps until done returns true (called before every step; nil means never), until virtual time
+// would pass the horizon (counted from the kernel's start, not from now), until MaxSteps, until nothing is
+// left to do, or until a task panics; Stop lists all reasons. Tasks of paused and frozen processes, and
+// timers of frozen machines, do not count as work.
 func (k *Kernel) Run(done func() bool, horizon time.Duration) Stop {
 	if k.closed {
 		panic("kernel: Run after Close")
@@ -238,7 +238,7 @@ func (k *Kernel) Run(done func() bool, horizon time.Duration) Stop {
 	}
 }
 
-// makeStep makes one step, or returns the reason why there is none.
+// makeStep makes one step, or returns the reason why it can't.
 func (k *Kernel) makeStep() Stop {
 	n := uint64(k.queue.len())
 	timer := k.timers.len() > 0 && k.timers.firstSlot().at <= k.horizon
@@ -295,8 +295,8 @@ func (k *Kernel) beginStep(t *Task) {
 	}
 }
 
-// Runnable returns the i-th alternative while the chooser is asked on the stream "kernel/schedule":
-// a task, or nil for the alternative of letting time pass.
+// Runnable returns the i-th alternative while the chooser chooses on the stream "kernel/schedule": a task,
+// or nil for letting time pass.
 func (k *Kernel) Runnable(i uint64) *Task {
 	if i >= uint64(k.queue.len()) {
 		return nil
@@ -304,7 +304,7 @@ func (k *Kernel) Runnable(i uint64) *Task {
 	return k.queue.taskAt(int(i))
 }
 
-// NextTimer returns when the next timer is due; false if none is armed.
+// NextTimer returns the time at which the next timer is due; false if none is armed.
 func (k *Kernel) NextTimer() (time.Duration, bool) {
 	if k.timers.len() == 0 {
 		return 0, false

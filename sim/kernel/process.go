@@ -73,8 +73,7 @@ func (p *Process) Name() string { return p.name }
 // Kernel returns the kernel that the process runs in.
 func (p *Process) Kernel() *Kernel { return p.k }
 
-// Alive reports whether the process has neither crashed nor exited. Paused and frozen ones are
-// alive.
+// Alive reports whether the process has neither crashed nor exited. Paused and frozen processes are alive.
 func (p *Process) Alive() bool { return p.state == processAlive }
 
 // Paused reports whether the process is between Pause and Resume.
@@ -112,9 +111,9 @@ func (p *Process) Go(name string, fn func()) *Task {
 	return t
 }
 
-// Pause is SIGSTOP: the scheduler no longer picks the process's tasks. Both its clocks run on, its
-// timers fire and replies reach it. So at Resume it finds everything that became due meanwhile, at
-// once and in order. A task that pauses its own process stops inside the call.
+// Pause is SIGSTOP: the scheduler no longer picks the process's tasks. Both its clocks keep running, its
+// timers fire and replies reach it. At Resume, it therefore finds everything that became due meanwhile, in
+// order. A task that pauses its own process stops inside the call.
 func (p *Process) Pause() {
 	p.k.CheckAlive()
 	if p.paused || p.state != processAlive {
@@ -125,18 +124,17 @@ func (p *Process) Pause() {
 	p.k.yieldIfStalled()
 }
 
-// Resume is SIGCONT.
+// Resume ends a pause, like SIGCONT.
 func (p *Process) Resume() {
 	p.k.CheckAlive()
 	p.paused = false
 	p.unstallTasks()
 }
 
-// Freeze stops the machine of the process, as when a virtual machine is suspended. The scheduler
-// does not pick its tasks, and its monotonic clock and its timers stand still. The wall clock
-// stands still too, and after Thaw it lags by the length of the freeze, as on a guest whose clock
-// nobody corrects. Every process of the same name is on that machine. A task that freezes its own
-// machine stops inside the call.
+// Freeze stops the machine of the process, as when a virtual machine is suspended. The scheduler does not
+// pick its tasks, and its monotonic clock and its timers stand still. The wall clock also stands still, and
+// after Thaw it lags by the length of the freeze, as on a guest without clock correction. Every process of
+// the same name is on that machine. A task that freezes its own machine stops inside the call.
 func (p *Process) Freeze() {
 	p.k.CheckAlive()
 	if p.machine.frozen || p.state != processAlive {

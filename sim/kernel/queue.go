@@ -1,8 +1,8 @@
 package kernel
 
-// runQueue holds the runnable tasks in the order in which they became runnable. Taking one from the
-// middle keeps the order, so that index 0 always means "the task that has waited longest" and a
-// shrunk schedule stays readable.
+// runQueue holds the runnable tasks in the order in which they became runnable. Removing one from the
+// middle keeps the order. So index 0 always means "the task that has waited longest", and a shrunk schedule
+// stays readable.
 type runQueue struct {
 	items []*Task
 	head  int

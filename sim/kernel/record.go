@@ -9,7 +9,7 @@ type Choice struct {
 	Value  uint64
 }
 
-// Recorder is a chooser that notes another chooser's answers.
+// Recorder is a chooser that records another chooser's answers.
 type Recorder struct {
 	inner   Chooser
 	choices []Choice
@@ -18,7 +18,7 @@ type Recorder struct {
 // NewRecorder returns a recorder around inner.
 func NewRecorder(inner Chooser) *Recorder { return &Recorder{inner: inner} }
 
-// Choose asks the inner chooser and notes its answer.
+// Choose calls the inner chooser and records its answer.
 func (r *Recorder) Choose(s *Stream, n uint64) uint64 {
 	v := r.inner.Choose(s, n)
 	r.choices = append(r.choices, Choice{Stream: s.label, N: n, Value: v})
@@ -28,8 +28,8 @@ func (r *Recorder) Choose(s *Stream, n uint64) uint64 {
 // Choices returns the answers so far, in order. The slice belongs to the recorder.
 func (r *Recorder) Choices() []Choice { return r.choices }
 
-// Replay is a chooser that repeats recorded answers. When the list is exhausted, or from the first
-// question on that differs from the recorded one, it answers 0, the plain way.
+// Replay is a chooser that repeats recorded answers. Once the list is exhausted, or a question differs from
+// the recorded one, it always answers 0, the default.
 type Replay struct {
 	choices  []Choice
 	next     int

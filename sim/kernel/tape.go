@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// Tape is the chooser of a run, and records what the run draws. A rerun ([Tape.Rerun]) is another
-// run that differs somewhere, for example by a fault. It draws the same numbers wherever it still
-// does the same.
+// Tape is the chooser of a run, and records what the run draws. A rerun ([Tape.Rerun]) is another run that
+// differs somewhere, for example by a fault. It draws the same numbers wherever it still behaves the same.
 //
-// NewRandom does not give that: it hands out the numbers of a stream in order. One more draw would
-// shift all later ones, and two runs would differ in everything from there on. A tape finds a draw
-// by its position instead: by the stream and the virtual time, or by its name ([Stream.About]). If
-// the recorded run drew nothing at a position, the number depends only on the seed and the position.
+// NewRandom can't do that, because it returns the numbers of a stream in order. One more draw would shift
+// all later draws, so the two runs would differ completely from there on. A tape finds a draw by its
+// position instead: by the stream and the virtual time, or by its name ([Stream.About]). If the recorded
+// run drew nothing at a position, the number depends only on the seed and the position.
 type Tape struct {
 	base *randomChooser
-	// inOrder says which streams are read in order instead, whatever the virtual time.
+	// inOrder reports whether a stream is read in order instead, whatever the virtual time.
 	inOrder func(label string) bool
 	k       *Kernel
 	tracks  map[string]*track
 	about   map[drawName][]uint64
 }
 
-// track is what was drawn from one stream, with the times, which ascend.
+// track holds the draws from one stream, with their ascending times.
 type track struct {
 	at  []time.Duration
 	raw []uint64
@@ -31,9 +30,9 @@ type track struct {
 // drawName is the name that Stream.About gives a draw.
 type drawName struct{ a, b uint64 }
 
-// NewTape returns the chooser of a run, which draws what NewRandom(seed) draws. inOrder says which
-// streams a rerun reads in order (the n-th draw of one run is the n-th of the other) and not by
-// virtual time; nil for none. Streams that are drawn from once, at the start of a run, need that.
+// NewTape returns the chooser of a run, which draws the same numbers as NewRandom(seed). inOrder reports
+// whether a rerun reads a stream in order (the n-th draw of one run is the n-th of the other) and not by
+// virtual time; nil means none. Streams that are drawn from once, at the start of a run, need that.
 func NewTape(seed uint64, inOrder func(label string) bool) *Tape {
 	if inOrder == nil {
 		inOrder = func(string) bool { return false }
@@ -63,8 +62,8 @@ func (t *Tape) Choose(s *Stream, n uint64) uint64 {
 	return v
 }
 
-// Rerun returns the chooser of one rerun. The recorded run must be over. Reruns only read the tape,
-// so any number may run at a time.
+// Rerun returns the chooser of one rerun. The recorded run must be over. Reruns only read the tape, so they
+// may run concurrently.
 func (t *Tape) Rerun() Chooser { return &rerunChooser{tape: t, about: make(map[drawName]int)} }
 
 // rerunChooser is the chooser of a rerun.
@@ -143,8 +142,8 @@ func (r *rerunChooser) rawAbout(m drawName) uint64 {
 	return mixBits(mixBits(r.tape.base.seed^mixBits(m.a)) ^ mixBits(m.b+uint64(i)*0x9e3779b97f4a7c15))
 }
 
-// scaleDraw turns a 64-bit number into a number below n. For a recorded number it gives what the
-// recorded run drew, if that run chose among n alternatives, too.
+// scaleDraw turns a 64-bit number into a number below n. A recorded number gives the recorded run's choice
+// if that run also chose among n alternatives.
 func scaleDraw(raw, n uint64) uint64 {
 	v, _ := bits.Mul64(raw, n)
 	return v

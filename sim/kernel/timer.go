@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Event is the action of a timer, in kernel context: it must not block. A model that pools its own
-// events arms timers without garbage.
+// Event is the action of a timer. It runs in kernel context, so it must not block. A model that pools its
+// events arms timers without allocating.
 type Event interface{ Fire() }
 
 type funcEvent func()
@@ -34,8 +34,8 @@ type timer struct {
 	strand  Strand
 }
 
-// Timer is a handle of a timer. It is a value and may be copied; the zero Timer stands for a timer
-// that is over.
+// Timer is a handle of a timer. It is a value and may be copied; the zero Timer stands for a timer that has
+// fired or was stopped.
 type Timer struct {
 	t   *timer
 	gen uint64
@@ -126,8 +126,8 @@ func (k *Kernel) freeTimer(t *timer) {
 	k.timerPool = append(k.timerPool, t)
 }
 
-// fireTimer moves time to the earliest timer and fires it. It frees the timer first, so that the
-// event may arm the next one in its place.
+// fireTimer moves time to the earliest timer and fires it. It frees the timer first, so that the event may
+// reuse it.
 func (k *Kernel) fireTimer() {
 	t := k.timers.takeFirst()
 	if t.at > k.now {
@@ -173,22 +173,21 @@ func addSaturated(a, b time.Duration) time.Duration {
 	return maxDuration
 }
 
-// timers are the armed timers, ordered by (at, seq). Most are the limits of calls, which are
-// stopped long before they are due. So only the near ones, due before a certain moment, are kept in
-// order. The others are unordered until the near ones have run out, which makes arming and stopping
-// them cheap.
+// timers are the armed timers, ordered by (at, seq). Most are timeouts of calls, which are stopped long
+// before they are due. So only the near timers, due before `until`, are ordered. The far ones stay
+// unordered until the near ones have run out, which makes arming and stopping them cheap.
 //
-// A new near timer is usually due before nearly all others. So the next few are in a sorted list,
-// the first one last: adding one there moves few, and firing one moves none.
+// A new near timer is usually due before nearly all others. So the next few are in a list sorted in
+// reverse: adding a timer there moves few others, and firing one moves none.
 type timers struct {
-	soon  []timerSlot // all before all near ones
+	soon  []timerSlot // all due before the near timers
 	near  timerHeap
 	far   []timerSlot
 	until time.Duration // near timers are due before it, far ones are not
-	reach time.Duration // how far beyond the first far timer moveFarToNear sets until
+	reach time.Duration // distance from the first far timer to the next until
 }
 
-// At most soonMost timers are in the sorted list; when it is empty, it gets soonFew.
+// The sorted list holds at most soonMost timers; when it is empty, it is refilled with soonFew.
 const (
 	soonMost = 48
 	soonFew  = 16
@@ -196,7 +195,7 @@ const (
 
 func (ti *timers) len() int { return len(ti.soon) + len(ti.near) + len(ti.far) }
 
-// firstSlot is the timer that fires next. At least one must be armed.
+// firstSlot returns the timer that fires next. At least one must be armed.
 func (ti *timers) firstSlot() *timerSlot {
 	if len(ti.soon) == 0 {
 		ti.refillSoon()
@@ -227,8 +226,8 @@ func (ti *timers) refillSoon() {
 	}
 }
 
-// moveFarToNear makes the far timers that are due next near ones, when no near one is left. It moves
-// many at once, so that the scan of all of them costs little for each.
+// moveFarToNear moves the far timers that are due next to the empty near heap. It moves many at once, so
+// that the scan costs little for each.
 func (ti *timers) moveFarToNear() {
 	all, least := len(ti.far), ti.far[0].at
 	for _, slot := range ti.far[1:] {
@@ -265,7 +264,7 @@ func (ti *timers) addTimer(t *timer) {
 	}
 }
 
-// insertSoon adds a timer to the sorted list. If that is full, its last timer goes to the near ones.
+// insertSoon adds a timer to the sorted list. If the list is full, its latest timer moves to the near ones.
 func (ti *timers) insertSoon(slot timerSlot) {
 	if len(ti.soon) == soonMost {
 		ti.near.pushSlot(ti.soon[0])
@@ -303,8 +302,8 @@ func (ti *timers) dropFar(i int) {
 	ti.far = ti.far[:last]
 }
 
-// filterTimers drops the timers for which keep returns false, and orders the rest anew, because keep may
-// have changed their times.
+// filterTimers drops the timers for which keep returns false, and reorders the rest, because keep may have
+// changed their times.
 func (ti *timers) filterTimers(keep func(t *timer) bool) {
 	ti.far = append(append(ti.far, ti.near...), ti.soon...)
 	all, kept := ti.far, ti.far[:0]
@@ -320,8 +319,8 @@ func (ti *timers) filterTimers(keep func(t *timer) bool) {
 	ti.soon, ti.near, ti.far, ti.until = ti.soon[:0], ti.near[:0], kept, 0
 }
 
-// timerHeap is a heap with four children a node, ordered by (at, seq). The keys are in the slots,
-// so that comparing does not follow pointers.
+// timerHeap is a heap with four children a node, ordered by (at, seq). The keys are in the slots, so that
+// comparisons follow no pointers.
 type timerHeap []timerSlot
 
 type timerSlot struct {

@@ -27,8 +27,8 @@ type wait struct {
 	prev, next *wait
 }
 
-// Wait is the handle of a one-shot wait of one task. It is a value; every holder of a copy may call
-// Done. The zero Wait stands for a wait that is over.
+// Wait is the handle of a one-shot wait of one task. It is a value; every holder of a copy may call Done.
+// The zero Wait stands for a wait that has ended.
 type Wait struct {
 	w   *wait
 	gen uint64
@@ -50,8 +50,8 @@ func (k *Kernel) NewWait() Wait {
 	return Wait{w: w, gen: w.gen}
 }
 
-// Done ends the wait and wakes its task if it is parked. It returns false if there is nothing to
-// wake any more: the wait was ended or abandoned, or its task is dead.
+// Done ends the wait and wakes its task if it is parked. It returns false if there is nothing left to wake:
+// the wait has ended or was abandoned, or its task is dead.
 func (wa Wait) Done() bool {
 	if wa.w == nil || wa.w.gen != wa.gen {
 		return false
@@ -105,8 +105,8 @@ func (wa Wait) Abandon() {
 	}
 }
 
-// Await parks the current task, which must own the wait, until Done or until ctx ends. It returns
-// nil if Done came first, even before Await, else ctx.Err(). Either way the wait is over.
+// Await parks the current task, which must own the wait, until Done or until ctx ends. It returns nil if
+// Done came first, even before Await, else ctx.Err(). Either way, the wait ends.
 func (wa Wait) Await(ctx context.Context) error {
 	_, err := wa.AwaitFor(ctx, maxDuration)
 	return err
@@ -141,7 +141,7 @@ func (wa Wait) AwaitFor(ctx context.Context, d time.Duration) (bool, error) {
 	outcome := w.state
 	w.returnToPool()
 	if outcome == waitContext {
-		t.crashNext = false // the outcome that the crash was to hide from this call never comes
+		t.crashNext = false // the outcome that the crash should hide from this call never arrives
 		return false, ctx.Err()
 	}
 	return outcome == waitDone, nil
@@ -163,6 +163,6 @@ func (t *Task) parkOn(h Wait, kc *kernelContext, d time.Duration) {
 	limit.Stop()
 }
 
-// resumedDone reports whether the task is about to resume with the outcome that it waited for (a
-// Yield counts), and not because its context ended.
+// resumedDone reports whether the task is about to resume with the awaited outcome (a Yield counts), and
+// not because its context ended.
 func (t *Task) resumedDone() bool { return t.wait == nil || t.wait.state != waitContext }

@@ -6,10 +6,9 @@ import (
 	"time"
 )
 
-// Watchdog finds runs that hang in real time: a task that blocks on something the kernel can't see,
-// or loops without a kernel call. One watchdog serves any number of kernels on any number of
-// goroutines. It only reports; its owner decides what to do, usually to print the stacks with the
-// seed and exit.
+// Watchdog finds runs that hang in real time: a task that blocks on something the kernel can't see, or
+// loops without a kernel call. One watchdog serves any number of kernels on any number of goroutines. It
+// only reports. Its owner usually prints the stacks with the seed and exits.
 type Watchdog struct {
 	limit   time.Duration
 	onStuck func(k *Kernel, stacks []byte)
@@ -26,9 +25,9 @@ type watch struct {
 	reported bool
 }
 
-// NewWatchdog starts a watchdog. onStuck is called once, on the watchdog's goroutine, for every
-// kernel that is in Run and makes no progress for limit of real time, with the stacks of all
-// goroutines. Progress is noted every 64 steps, so limit should be seconds.
+// NewWatchdog starts a watchdog. onStuck is called once, on the watchdog's goroutine, for every kernel that
+// is in Run and makes no progress for limit of real time, with the stacks of all goroutines. Progress is
+// recorded every 64 steps, so limit should be several seconds.
 func NewWatchdog(limit time.Duration, onStuck func(k *Kernel, stacks []byte)) *Watchdog {
 	wd := &Watchdog{
 		limit:   limit,
