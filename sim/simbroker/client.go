@@ -15,15 +15,15 @@ import (
 // errMalformed is the error that a consumer gets for a corrupted body.
 var errMalformed = errors.New("the body is not an envelope: invalid character '\\xff'")
 
-// client is the broker as one process sees it.
+// client is one process's client of the broker.
 type client struct {
 	b         *Broker
 	p         *kernel.Process
 	heartbeat time.Duration
 }
 
-// Client returns the broker for one process. Its sessions send heartbeats; 0 means none, and then a
-// silent peer is never noticed.
+// Client returns the broker client of one process. heartbeat is the interval of its sessions; 0 means none,
+// and then a silent peer is never detected.
 func (b *Broker) Client(p *kernel.Process, heartbeat time.Duration) broker.Broker {
 	return &client{b: b, p: p, heartbeat: heartbeat}
 }
@@ -36,7 +36,7 @@ type session struct {
 	peer      *peer
 	heartbeat time.Duration
 
-	late      []*publish // publishes that wait for a queue that hangs, oldest first
+	late      []*publish // publishes that wait for a hanging queue, oldest first
 	batches   []*batch   // publishes without an outcome, oldest first
 	requests  []*request // without a reply, oldest first
 	subs      []*subscription
@@ -46,8 +46,8 @@ type session struct {
 	blocked   bool
 	closed    bool
 	limited   []string // see Limited
-	// readOn: after the end of the session the program still receives the deliveries in the buffers,
-	// as from a real client that has read the last frames before it learned of the end.
+	// readOn: after the end of the session, the program still receives the buffered deliveries, as from a
+	// real client that read the last frames before it detected the end.
 	readOn bool
 }
 
@@ -57,12 +57,11 @@ type request struct {
 	err  error
 }
 
-// Connects is how often the processes of this name have tried to connect, including failed
-// attempts.
+// Connects returns how often processes of this name have tried to connect, including failed attempts.
 func (b *Broker) Connects(process string) uint64 { return b.connects[process] }
 
-// Connect implements broker.Broker. If the client gave up, the broker that accepted the connection
-// learns so by the connection's end.
+// Connect implements broker.Broker. If the client gives up, the broker that accepted the connection detects
+// its end.
 func (c *client) Connect(ctx context.Context) (broker.Session, error) {
 	b := c.b
 	within, cancel := b.k.WithTimeout(ctx, b.opts.ConnectTimeout)
@@ -121,8 +120,8 @@ func (s *session) Close() {
 	s.closeAndWake()
 }
 
-// endRemotely is the moment at which the client learns that the session is over: from the broker, or from
-// its silence.
+// endRemotely ends the session when the client detects its end: by a frame from the broker, or by the
+// broker's silence.
 func (s *session) endRemotely() {
 	if s.closed {
 		return
@@ -131,7 +130,7 @@ func (s *session) endRemotely() {
 	s.closeAndWake()
 }
 
-// closeAndWake wakes everything that waits for the session.
+// closeAndWake closes the session and wakes all tasks that wait for it.
 func (s *session) closeAndWake() {
 	s.closed = true
 	s.conn.CloseClient()
@@ -154,13 +153,13 @@ func (s *session) closeAndWake() {
 	s.requests, s.batches, s.subs, s.watchers = nil, nil, nil, nil
 }
 
-// sendRequest makes one request to the broker: do runs there, and its error comes back.
+// sendRequest makes one request to the broker: do runs there, and its error is the reply.
 func (s *session) sendRequest(ctx context.Context, do func() error) error {
 	return s.sendDeferredRequest(ctx, func(answer func()) { answer() }, do, nil)
 }
 
-// sendDeferredRequest makes a request that the broker answers at a time of its choice, by calling answer. then
-// runs at the broker after the reply was sent.
+// sendDeferredRequest makes a request that the broker answers when the function when calls answer. then
+// runs at the broker after the reply was sent; nil for none.
 func (s *session) sendDeferredRequest(ctx context.Context, when func(answer func()), do func() error, then func()) error {
 	k := s.b.k
 	k.CheckAlive()
@@ -193,12 +192,13 @@ func (s *session) sendDeferredRequest(ctx context.Context, when func(answer func
 	return r.err
 }
 
-// sendQueueRequest makes a request about queues. If a classic queue among them hangs, the answer waits.
+// sendQueueRequest makes a request about queues. If one of them is a hanging classic queue, the reply waits
+// for it.
 func (s *session) sendQueueRequest(ctx context.Context, queues func(yield func(string) bool), do func() error) error {
 	return s.sendDeferredRequest(ctx, func(answer func()) { s.b.stalledClassic(queues).runWhenResumed(answer, nil) }, do, nil)
 }
 
-// Declare implements broker.Session. A refusal leaves the session open, as if it had its own
+// Declare implements broker.Session. A refusal leaves the session open, as if the declaration had its own
 // channel.
 func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	within, cancel := s.b.k.WithTimeout(ctx, broker.DeclareWait)
@@ -226,7 +226,7 @@ func (s *session) Declare(ctx context.Context, t broker.Topology) error {
 	return err
 }
 
-// unansweringQueue names the queue of a topology that delays the declaration's answer.
+// unansweringQueue names the queue of a topology that delays the reply to its declaration.
 func (s *session) unansweringQueue(t broker.Topology) string {
 	for _, decl := range t.Queues {
 		if q := s.b.queueNamed(decl.Name); q != nil && q.stall != nil && q.decl.Type == typeClassic {
@@ -236,8 +236,7 @@ func (s *session) unansweringQueue(t broker.Topology) string {
 	return ""
 }
 
-// noteLimits notes the queues of a topology that exist with a delivery limit although they should
-// have none.
+// noteLimits records the queues of a topology that have a delivery limit although they should have none.
 func (s *session) noteLimits(t broker.Topology) {
 	for _, decl := range t.Queues {
 		s.limited = slices.DeleteFunc(s.limited, func(name string) bool { return name == decl.Name })
@@ -251,15 +250,15 @@ func (s *session) noteLimits(t broker.Topology) {
 // Limited implements broker.Session.
 func (s *session) Limited() []string { return slices.Clone(s.limited) }
 
-// QueueIdle says that a queue exists, is empty and has no consumer.
+// QueueIdle reports whether a queue exists, is empty and has no consumer.
 func (b *Broker) QueueIdle(name string) bool {
 	q := b.queueNamed(name)
 	return q != nil && q.readyCount() == 0 && len(q.consumers) == 0
 }
 
-// DeleteIdle implements broker.Session. It first asks whether the queue is idle. Then it deletes the
-// queue on the condition that it is still idle. A quorum queue ignores the condition: it is deleted
-// even if it has come into use meanwhile.
+// DeleteIdle implements broker.Session. It first checks whether the queue is idle, and then deletes it on
+// the condition that it is still idle. A quorum queue ignores the condition, so it is deleted even if it is
+// in use again.
 func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broker.QueueFate, err error) {
 	idle := func() bool {
 		q := s.b.queueNamed(decl.Name)
@@ -270,7 +269,7 @@ func (s *session) DeleteIdle(ctx context.Context, decl broker.Queue) (fate broke
 		return q != nil && q.readyCount() == 0 && len(q.consumers) == 0
 	}
 	found := false
-	// The idle queue is asked for a message: if it hangs, it does not answer.
+	// The check reads from the queue, so a hanging queue does not answer.
 	when := func(answer func()) { s.b.queueNamed(decl.Name).runWhenResumed(answer, nil) }
 	if err := s.sendDeferredRequest(ctx, when, func() error { found = idle(); return nil }, nil); err != nil || !found {
 		return fate, err
@@ -306,11 +305,11 @@ func (s *session) QueueState(ctx context.Context, queue string) (state broker.Qu
 // batch is one call of Publish.
 type batch struct {
 	outcomes []broker.Outcome
-	one      [1]broker.Outcome // those of one message
-	over     bool              // the caller has the outcomes, which now belong to it
+	one      [1]broker.Outcome // the outcome of a single message
+	over     bool              // the outcomes were returned to the caller, which owns them
 	left     int32
 	wait     kernel.Wait
-	gaveUp   []bool // the outcomes for which the client no longer waits, reported as unknown; nil for none
+	gaveUp   []bool // per message: the client gave up waiting and reported it as unknown; nil for none
 }
 
 // newBatch returns a batch of n messages, with their publishes.
@@ -333,13 +332,13 @@ func newBatch(n int) (*batch, []publish) {
 	return t, publishes
 }
 
-// recordOutcome notes an outcome.
+// recordOutcome records the outcome of the i-th message.
 func (b *batch) recordOutcome(i int, o broker.Outcome) {
 	if b.over || len(b.gaveUp) > i && b.gaveUp[i] {
 		return
 	}
 	if o == broker.Unknown {
-		// The publish may be answered later, when its caller no longer waits.
+		// The publish may still be answered after its caller has stopped waiting.
 		if b.gaveUp == nil {
 			b.gaveUp = make([]bool, len(b.outcomes))
 		}
@@ -352,9 +351,9 @@ func (b *batch) recordOutcome(i int, o broker.Outcome) {
 	}
 }
 
-// Publish implements broker.Session. The process can crash between any two messages of a batch. A
-// message that was not sent because the session or the context had ended is NotSent. One that can't
-// be encoded is Nacked and goes nowhere.
+// Publish implements broker.Session. The process can crash between any two messages of a batch. A message
+// that was not sent because the session or the context had ended is NotSent. A message that can't be
+// encoded is Nacked and not sent.
 func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	k := s.b.k
 	t, publishes := newBatch(len(ms))
@@ -398,13 +397,13 @@ func (s *session) Publish(ctx context.Context, ms []broker.Message) []broker.Out
 }
 
 // Consume implements broker.Session. If ctx ends before the broker has answered, it cancels the
-// subscription, and deliveries that arrive for it go back.
+// subscription, and its deliveries are requeued.
 func (s *session) Consume(ctx context.Context, queue string, prefetch int) (broker.Consumer, error) {
 	sub := &subscription{s: s, queue: queue}
 	s.subs = append(s.subs, sub)
 	when := func(answer func()) {
 		s.b.subscribeWhenUnblocked(queue, func() {
-			// After a long wait, the subscriber may be gone.
+			// The subscriber may be gone after a long wait.
 			if !s.peer.closed && !sub.abandoned {
 				answer()
 			}

@@ -15,21 +15,21 @@ type subscription struct {
 	queue    string
 	consumer *consumer // at the broker; nil until it has accepted
 
-	buffer    []*arrival // received from the network, not yet by the program; oldest first
+	buffer    []*arrival // received from the network but not by the program, oldest first
 	waiters   []kernel.Wait
 	cancelled bool
 	abandoned bool // the program will never read from it
 }
 
-// arrival is a delivery on its way to the client, and then in its buffer.
+// arrival is a delivery in transit to the client or in its buffer.
 type arrival struct {
 	broker.Delivery
 	sub    *subscription
 	strand kernel.Strand // of its arrival
 }
 
-// Arrive implements simnet.Frame. The client no longer knows a cancelled consumer: it drops
-// deliveries that still arrive for it, which stay unsettled.
+// Arrive implements simnet.Frame. The client has forgotten a cancelled consumer: it drops deliveries that
+// still arrive for it, so they stay unsettled.
 func (a *arrival) Arrive() {
 	sub := a.sub
 	switch {
@@ -44,7 +44,7 @@ func (a *arrival) Arrive() {
 	sub.wakeWaiters()
 }
 
-// wakeWaiters lets all waiting tasks look again; those that find nothing go on waiting.
+// wakeWaiters wakes all waiting tasks; those that find nothing wait again.
 func (su *subscription) wakeWaiters() {
 	for _, w := range su.waiters {
 		w.Done()
@@ -87,13 +87,13 @@ func (su *subscription) Receive(ctx context.Context) (broker.Delivery, error) {
 	}
 }
 
-// ownsDelivery says whether a delivery can be settled: it belongs to this session, which is open. A
-// delivery of another session belongs to the broker again.
+// ownsDelivery reports whether a delivery can be settled: the session is open, and the delivery belongs to
+// it. A delivery of another session has been requeued.
 func (s *session) ownsDelivery(d broker.Delivery) bool {
 	return !s.closed && d.Tag>>tagBits == s.peer.number
 }
 
-// settlement is an acknowledgement or a rejection on its way to the broker.
+// settlement is an acknowledgement or a rejection in transit to the broker.
 type settlement struct {
 	peer *peer
 	tag  uint64
@@ -136,7 +136,7 @@ func (su *subscription) Reject(d broker.Delivery, requeue bool) {
 	}
 }
 
-// requeueDelivery requeues a delivery that nobody will read.
+// requeueDelivery requeues a delivery that the program will never read.
 func (su *subscription) requeueDelivery(d *arrival) {
 	su.s.sendSettlement(d.Tag, byRequeue)
 }

@@ -8,16 +8,14 @@ import (
 	"handoff/sim/simnet"
 )
 
-// consumerTick is how often a channel of RabbitMQ checks whether its oldest delivery has waited for
-// too long.
+// consumerTick is how often a channel of RabbitMQ checks whether its oldest delivery is overdue.
 const consumerTick = time.Minute
 
-// SetConsumerTimeout changes how long a delivery may stay unacknowledged, in all sessions; 0 means
-// as in the options. It calls touch, which may be nil, whenever a delivery stayed for too long.
-// On a real broker a change needs new connections, because RabbitMQ reads the setting when a channel
-// is opened, and from 4.3 on when a consumer begins. Here it applies at once, and no session ends.
-// Before 4.3 a channel notices an overdue delivery up to tick late; from 4.3 on a queue notices it at
-// once.
+// SetConsumerTimeout changes how long a delivery may stay unacknowledged, in all sessions; 0 means as in
+// the options. It calls touch, which may be nil, for each overdue delivery. On a real broker a change needs
+// new connections, because RabbitMQ reads the setting when a channel is opened, and from 4.3 on when a
+// consumer begins. Here it applies at once, and no session ends. Before 4.3 a channel detects an overdue
+// delivery up to tick late; from 4.3 on the queue detects it at once.
 func (b *Broker) SetConsumerTimeout(d, tick time.Duration, touch func()) {
 	if d == 0 {
 		d, tick = b.opts.ConsumerTimeout, consumerTick
@@ -26,7 +24,7 @@ func (b *Broker) SetConsumerTimeout(d, tick time.Duration, touch func()) {
 	b.watchAll()
 }
 
-// watchAll makes all sessions determine anew which delivery is overdue next.
+// watchAll restarts the timeout of the next overdue delivery in all sessions.
 func (b *Broker) watchAll() {
 	for _, p := range b.peers {
 		p.watching.Stop()
@@ -35,10 +33,10 @@ func (b *Broker) watchAll() {
 	}
 }
 
-// watchUnacked arms the timeout of a delivery that stays unacknowledged. Before 4.3 RabbitMQ closes
-// the channel with 406 at the first of its ticks after the timeout, and the client ends the
-// session. From 4.3 on a quorum queue takes the delivery back and cancels the consumer
-// (takeBackOverdue), and a classic queue waits for ever.
+// watchUnacked arms the timeout of a delivery that stays unacknowledged. Before 4.3 RabbitMQ closes the
+// channel with 406 at the first of its ticks after the timeout, and the client ends the session. From 4.3
+// on a quorum queue requeues the delivery and cancels the consumer (takeBackOverdue), and a classic queue
+// waits forever.
 func (p *peer) watchUnacked() {
 	if p.watches {
 		return
@@ -56,14 +54,14 @@ func (p *peer) watchUnacked() {
 	p.watching = b.k.After(max(0, p.unacked[i].at+b.consumerTimeout-b.k.Now()), look)
 }
 
-// canTimeOut says that a delivery that stays unacknowledged times out. A quorum queue that hangs
-// checks when it resumes.
+// canTimeOut reports whether an unacknowledged delivery can time out. A hanging quorum queue checks this
+// when it resumes.
 func (b *Broker) canTimeOut(u unsettledDelivery) bool {
 	q := u.m.queue
 	return !b.like.queuesTimeOut || q.decl.Type == typeQuorum && !q.deleted && q.stall == nil
 }
 
-// checkOldestDelivery checks whether the oldest delivery has waited for too long.
+// checkOldestDelivery checks whether the oldest delivery is overdue.
 func (p *peer) checkOldestDelivery() {
 	p.watches = false
 	if p.closed || len(p.unacked) == 0 {
@@ -88,14 +86,14 @@ func (p *peer) checkOldestDelivery() {
 	})
 }
 
-// closeForOverdue ends the session because of a delivery.
+// closeForOverdue ends the session because of an overdue delivery.
 func (p *peer) closeForOverdue(u unsettledDelivery) {
 	p.reportOverdue(u, false)
 	p.close()
 }
 
-// reportOverdue reports a delivery that stayed unacknowledged for too long. cancels says that its
-// consumer is cancelled, instead of its session ended.
+// reportOverdue reports an overdue delivery. cancels reports whether the broker cancels its consumer
+// instead of ending its session.
 func (p *peer) reportOverdue(u unsettledDelivery, cancels bool) {
 	b := p.b
 	if b.timedOut != nil {
@@ -108,10 +106,10 @@ func (p *peer) reportOverdue(u unsettledDelivery, cancels bool) {
 	b.emitDispatchEvents(u.m, &e)
 }
 
-// takeBackOverdue is the behaviour of quorum queues from 4.3 on. Each takes back its overdue
-// deliveries and cancels the consumers that held them. It gives those consumers nothing more until
-// they have settled all overdue deliveries. Their other deliveries stay theirs. A consumer that was
-// cancelled before can't be cancelled again: its channel is closed instead, and the session ends.
+// takeBackOverdue models quorum queues from 4.3 on. Each requeues its overdue deliveries and cancels the
+// consumers that held them. It delivers nothing more to those consumers until they have settled all overdue
+// deliveries. They keep their other deliveries. A consumer that was already cancelled can't be cancelled a
+// second time: its channel is closed instead, and the session ends.
 func (p *peer) takeBackOverdue() {
 	p.watches = false
 	if p.closed {
@@ -153,9 +151,9 @@ func (p *peer) takeBackOverdue() {
 	p.watchUnacked()
 }
 
-// settleTakenBack handles the settlement of an overdue delivery. It changes no message, but a
-// consumer that has settled all of them gets messages again. It returns false if the tag does not
-// belong to an overdue delivery.
+// settleTakenBack handles the settlement of an overdue delivery. It changes no message, but a consumer that
+// has settled all of them receives messages again. It returns false if the tag belongs to no overdue
+// delivery.
 func (p *peer) settleTakenBack(tag uint64) bool {
 	i := slices.IndexFunc(p.takenBack, func(u unsettledDelivery) bool { return u.tag == tag })
 	if i < 0 {

@@ -1,11 +1,10 @@
-// Package simbroker is a model of RabbitMQ inside the kernel: one node, as 3.10, 4.0 or 4.3 was
-// measured to behave; 3.10 unless Options.Version names another (Versions). It implements
-// broker.Broker for each simulated process, over simnet, so that everything a client learns can be
-// late, lost or wrong.
+// Package simbroker is a model of RabbitMQ inside the kernel: one node, as 3.10, 4.0 or 4.3 was measured to
+// behave; 3.10 unless Options.Version names another (Versions). It implements broker.Broker for each
+// simulated process, over simnet, so that everything a client receives can be late, lost or wrong.
 //
 // # Which rules are modelled
 //
-// The numbers are from the list of rules that were reproduced on the real broker.
+// The numbers refer to the list of rules that were reproduced on the real broker.
 //
 //	 1  topic and direct routing; "#" is a word like any other on a direct exchange
 //	 2  the default exchange routes by queue name
@@ -53,34 +52,32 @@
 //	41  a quorum queue keeps a dead letter without a route and tries again after 180 s
 //	43  expiry is never early and at most 22 ms late
 //
-// One more rule was measured because of an attack (S5): when a message dies whose x-death header
-// the broker did not write, the dead lettering of quorum queues ends on the whole node (attack.go).
-// If it dies in a classic queue, the real broker ends it only for that queue; here it ends on the
-// whole node, too.
+// One more rule was measured because of an attack (S5): when a message with a forged x-death header dies,
+// dead lettering of quorum queues stops on the whole node (attack.go). If it dies in a classic queue, the
+// real broker stops it only for that queue; the model stops it on the whole node.
 //
-// Two more are gray failures of the broker: a queue that hangs (stuck.go, with the client's
-// reaction), and dead lettering that stands still.
+// Two more rules are gray failures of the broker: a hanging queue (stuck.go, with the client's reaction)
+// and stopped dead lettering.
 //
-// chaos/selftest/conformance lists what is not modelled, and why, beside what the contract leaves open.
-// After a restart a held dead letter is tried at once; on the real broker it was not measured.
+// chaos/selftest/conformance lists what is not modelled, and why, and what the contract leaves open. After
+// a restart, a held dead letter is retried at once; this was not measured on the real broker.
 //
 // # A session
 //
-// One session is one connection with as many channels as it needs: a refused declaration or a
-// consumer of a missing queue is an error and leaves the session open, while errors that RabbitMQ
-// answers by closing the channel of publishes or deliveries (rules 5 and 26) end the session. When
-// the process ends, its operating system closes the connection, and the broker learns of it after
-// one way through the network. If that way is cut, only the missing heartbeats tell the broker. A
-// client that learns that its session is over may, depending on a draw, still hand out deliveries
-// that it had received, although they belong to the broker again.
+// One session is one connection with as many channels as it needs: a refused declaration or a consumer of a
+// missing queue is an error and leaves the session open, while errors that RabbitMQ answers by closing the
+// channel of publishes or deliveries (rules 5 and 26) end the session. When the process ends, its operating
+// system closes the connection, and the broker detects it after one trip through the network. If that link
+// is cut, the broker detects it only by the missing heartbeats. A client that detects the end of its
+// session may, depending on a draw, still return buffered deliveries, although the broker has requeued
+// them.
 //
 // # The wire format
 //
-// Most messages cross the model as Go structs. A few are encoded as the real client encodes them,
-// and consumers receive what the core reads from the body: of each shape one of the first 128
-// messages and then each 512th, every message that does not carry all of its envelope, and all
-// messages after the first mistake. The type encoding says why. A message that the core refuses to
-// write is Nacked, and stored nowhere.
+// Most messages cross the model as Go structs. A few are encoded as the real client encodes them, and
+// consumers receive the decoded body: of each shape one of the first 128 messages and then each 512th, and
+// every message whose encoding loses part of its envelope. The type encoding explains why. A message that
+// the core refuses to encode is Nacked, and stored nowhere.
 //
 // # What a message writes into the history
 //
@@ -132,8 +129,7 @@
 //
 // # Choices
 //
-// Streams: "broker/disk" (time to store), "broker/lateness" (of expiry), "broker/loss" (what a kill
-// takes), "broker/late-reads" (see above), "broker/heartbeat" (phase), "broker/consumer-tick" (when
-// a channel looks for deliveries that were held for long, before 4.3). A draw of 0 is the plain
-// way.
+// Streams: "broker/disk" (time to store), "broker/lateness" (of expiry), "broker/loss" (what a kill takes),
+// "broker/late-reads" (see above), "broker/heartbeat" (phase), "broker/consumer-tick" (when a channel looks
+// for deliveries that were held for long, before 4.3). A draw of 0 is the default.
 package simbroker

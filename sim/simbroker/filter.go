@@ -15,18 +15,17 @@ type Interception struct {
 	Drop bool
 	// Duplicate: put into each queue twice.
 	Duplicate bool
-	// Delay: confirmed at once, but it enters its queues this much later; different delays reorder
+	// Delay: confirmed at once, but it enters its queues after this time; different delays reorder
 	// messages.
 	Delay time.Duration
-	// Behind: the message waits for Delay at most. It enters each queue right after the next
-	// message that is published there without a delay, if that comes sooner. Without a Delay it has
-	// no effect.
+	// Behind: the message enters each queue right after the next message that is published there without a
+	// delay, and after Delay at the latest. Without a Delay it has no effect.
 	Behind bool
 	// Corrupt: delivered with Malformed set and no envelope.
 	Corrupt bool
 	// Nack: refused, nothing stored.
 	Nack bool
-	// Silent: stored, but its confirm never comes.
+	// Silent: stored, but never confirmed.
 	Silent bool
 	// Fault names the fault behind the filter; it should not be empty.
 	Fault string
@@ -90,17 +89,17 @@ func (b *Broker) combinedInterference(t broker.Type, key string) interference {
 	return all
 }
 
-// delayedMessage is a message that a filter holds back.
+// delayedMessage is a message that a filter delays.
 type delayedMessage struct {
 	m     *message
 	queue string
-	// behind says that the next message that is published to the queue without a delay releases it.
+	// behind reports whether the next message that is published to the queue without a delay releases it.
 	behind bool
 	due    bool
 }
 
-// releaseOvertaken releases the messages that wait for another message to enter their queue, which has just
-// happened.
+// releaseOvertaken releases the delayed messages that wait for the next message in their queue, which has
+// just arrived.
 func (b *Broker) releaseOvertaken(queue string) {
 	found := false
 	for _, d := range b.delayed {

@@ -39,9 +39,9 @@ func (q *queue) currentDepth() Depth {
 	return Depth{Queue: q.decl.Name, Ready: q.readyCount(), Unacked: q.unacked, Held: len(q.held)}
 }
 
-// Idle says that nothing is left to do: every queue is empty, no publish is in progress or held
-// back, and no filter delays a message. A session whose end the broker has not noticed yet may
-// still count as one with a publish in progress.
+// Idle reports whether nothing is left to do: every queue is empty, no publish is in progress or held back,
+// and no filter delays a message. A session whose end the broker has not detected may still count as a
+// publish in progress.
 func (b *Broker) Idle() bool {
 	for _, q := range b.queues {
 		if q.currentDepth().Total() > 0 {
@@ -56,7 +56,7 @@ func (b *Broker) Idle() bool {
 	return len(b.delayed) == 0
 }
 
-// Sessions is the number of sessions that the broker believes to be open.
+// Sessions returns the number of sessions that the broker considers open.
 func (b *Broker) Sessions() int { return len(b.peers) }
 
 // Stored is one message that is ready in a queue.

@@ -39,9 +39,9 @@ type unsettledDelivery struct {
 	at  time.Duration
 }
 
-// A delivery's tag combines the session's number, in the high bits, with its number in the session,
-// as the real client makes it. AMQP counts from 1 in every session, so the bare number of an old
-// session would settle a message of somebody else.
+// A delivery's tag combines the session's number, in the high bits, with its number in the session, as the
+// real client makes it. AMQP counts from 1 in every session, so the bare number of an old session would
+// settle another session's message.
 const tagBits = 44
 
 // consumer is the broker's end of a subscription.
@@ -73,8 +73,8 @@ func (p *peer) notifyBlocked(on bool) {
 	p.conn.SendToClient(simnet.FrameFunc(func() { p.s.blocked = on }))
 }
 
-// close ends the session at the broker. Everything unsettled goes back first; only then may other
-// consumers, or death, get it (rules 12 and 28).
+// close ends the session at the broker. All unsettled messages are requeued first; only then may they be
+// delivered to others or die (rules 12 and 28).
 func (p *peer) close() {
 	if p.closed {
 		return
@@ -111,7 +111,7 @@ func (p *peer) close() {
 	}
 }
 
-// addConsumer adds a consumer; the caller serves the queue once the client was told.
+// addConsumer adds a consumer; the caller calls deliverReady once the client was notified.
 func (p *peer) addConsumer(sub *subscription, prefetch int) (*consumer, error) {
 	q := p.b.queueNamed(sub.queue)
 	if q == nil {
@@ -134,7 +134,7 @@ func (q *queue) dropConsumer(c *consumer) {
 	q.restartExpiry()
 }
 
-// cancelledByServer is basic.cancel from the broker: the session lives on (rule 32).
+// cancelledByServer sends basic.cancel to the client; the session stays open (rule 32).
 func (c *consumer) cancelledByServer() {
 	c.p.consumers = slices.DeleteFunc(c.p.consumers, func(other *consumer) bool { return other == c })
 	c.p.conn.SendToClient(simnet.FrameFunc(c.sub.cancelledByServer))
@@ -156,8 +156,8 @@ func (c *consumer) deliverMessage(m *message) {
 	p.conn.SendToClient(d)
 }
 
-// handleSettlement is the arrival of an acknowledgement or a rejection. A tag that is not open closes the
-// session: settling twice, or settling a delivery of another session, is a violation (rule 26).
+// handleSettlement handles the arrival of an acknowledgement or a rejection. A tag that is not open closes
+// the session: settling twice, or settling a delivery of another session, is a violation (rule 26).
 func (p *peer) handleSettlement(tag uint64, how settlementKind) {
 	i, ok := slices.BinarySearchFunc(p.unacked, tag, func(u unsettledDelivery, tag uint64) int {
 		switch {
@@ -187,7 +187,7 @@ func (p *peer) handleSettlement(tag uint64, how settlementKind) {
 	u.m.queue.runWhenResumed(func() { p.applySettlement(u.m, how) }, func() { u.m.queue.requeueMessage(u.m, p.process, bySessionEnd) })
 }
 
-// settlementKind is the way in which a consumer settles a delivery.
+// settlementKind is how a consumer settles a delivery.
 type settlementKind uint8
 
 const (
@@ -196,7 +196,7 @@ const (
 	byRequeue
 )
 
-// applySettlement is the queue's reaction to a settled message.
+// applySettlement applies a settlement to the queue of the message.
 func (p *peer) applySettlement(m *message, how settlementKind) {
 	q := m.queue
 	switch how {

@@ -12,13 +12,13 @@ import (
 	"handoff/sim/simnet"
 )
 
-// publish is one message on its way from a client to its confirm.
+// publish is one published message until its confirm.
 type publish struct {
 	peer  *peer
 	batch *batch
 	index int32 // in the batch
-	// waits is how many hanging queues have not taken it yet. late says that it has waited for one,
-	// and at is since when.
+	// waits is the number of hanging queues that have not stored it. late reports whether it waits or has
+	// waited for one, since the time at.
 	waits    int32
 	late     bool
 	outcome  broker.Outcome
@@ -29,18 +29,18 @@ type publish struct {
 	body     *body           // likewise; nil if the message crosses as an envelope
 
 	id uint64
-	// copies are those in queues until all are stored. Most messages go to one queue, so the first copy
-	// and the list of it are part of the publish.
+	// copies are its copies in queues, until all are stored. Most messages go to one queue, so the first
+	// copy and a list for it are part of the struct.
 	copies []*message
 	list   [1]*message
 	first  message
-	// silent is the fault that suppresses the confirm.
+	// silent is the fault that suppresses the confirm, empty for none.
 	silent string
-	// strand is that of its first arrival, while the alarm holds it.
+	// strand is the strand of its first arrival, while the alarm holds it back.
 	strand kernel.Strand
 }
 
-// Arrive is the arrival of the publish at the broker, or its turn after an alarm.
+// Arrive handles the arrival of the publish at the broker, or its release after an alarm.
 func (p *publish) Arrive() {
 	b := p.peer.b
 	if p.peer.closed {
@@ -92,17 +92,17 @@ func (p *publish) Arrive() {
 	}
 }
 
-// storeCopies stores the copies. Stored means in every queue (rule 6). Consumers may see the message
-// before that: only the confirm waits.
+// storeCopies schedules Fire for when every queue has stored its copy (rule 6). Consumers may receive the
+// message before; only the confirm waits.
 func (p *publish) storeCopies() {
 	b := p.peer.b
 	b.k.AfterEvent(b.disk.Duration(b.opts.DiskLow, b.opts.DiskHigh), p)
 }
 
-// refused is the number of queues of a message that the broker refuses, whatever its routes.
+// refused stands for the number of queues of a refused message.
 const refused = -1
 
-// reportHints reports which changes a hint announces. A dispatch announces none.
+// reportHints writes a Hinted event for each change in the message. A dispatch has none.
 func (p *publish) reportHints(queues int) {
 	changes := p.envelope.Changes
 	if len(changes) == 0 {
@@ -121,7 +121,7 @@ func (p *publish) reportHints(queues int) {
 	}
 }
 
-// handledEnds counts the ends that a hint calls handled.
+// handledEnds counts the changes that a hint marks as handled.
 func (m *message) handledEnds() (n int) {
 	for i := range m.envelope.Changes {
 		if m.envelope.Changes[i].Handled {
@@ -131,12 +131,12 @@ func (m *message) handledEnds() (n int) {
 	return n
 }
 
-// newCopy is a new copy of the published message.
+// newCopy returns a copy of the published message.
 func (p *publish) newCopy() message {
 	return message{id: p.id, envelope: &p.envelope, body: p.body, key: p.key}
 }
 
-// Fire is the moment at which every copy is stored.
+// Fire runs when every copy is stored.
 func (p *publish) Fire() {
 	for _, m := range p.copies {
 		m.stored = true
@@ -150,7 +150,7 @@ func (p *publish) Fire() {
 	p.sendConfirm(broker.Confirmed)
 }
 
-// sendConfirm sends the outcome to the client, if the session still lives.
+// sendConfirm sends the outcome to the client, unless the session has ended.
 func (p *publish) sendConfirm(o broker.Outcome) {
 	if p.peer.closed {
 		return
@@ -159,7 +159,7 @@ func (p *publish) sendConfirm(o broker.Outcome) {
 	p.peer.conn.SendToClient((*confirm)(p))
 }
 
-// confirm is the outcome of a publish on its way to the client.
+// confirm is the outcome of a publish in transit to the client.
 type confirm publish
 
 // Arrive implements simnet.Frame.

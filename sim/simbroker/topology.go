@@ -19,11 +19,11 @@ type exchange struct {
 	bindings []route
 	// routes caches the queues of keys since the last change of the bindings.
 	routes map[string][]*queue
-	// lost are the bindings that a fault removed and that nobody has made again.
+	// lost are the bindings that a fault removed and that were not restored.
 	lost []lostBinding
 }
 
-// lostBinding is a binding that is gone.
+// lostBinding is a binding that a fault removed.
 type lostBinding struct{ pattern, queue string }
 
 type route struct {
@@ -31,7 +31,7 @@ type route struct {
 	queue   *queue
 }
 
-// declareTopology makes declarations one after the other: those before a refusal keep their effect.
+// declareTopology executes declarations in order; those before a refusal remain in effect.
 func (b *Broker) declareTopology(t broker.Topology) error {
 	for _, e := range t.Exchanges {
 		if err := b.declareExchange(e); err != nil {
@@ -68,8 +68,8 @@ func (b *Broker) declareExchange(e broker.Exchange) error {
 
 func (b *Broker) declareQueue(decl broker.Queue) error {
 	if old := b.queueNamed(decl.Name); old != nil {
-		// If the queue has a delivery limit and the client wants none, the limit stays, and the
-		// client is told. If it has none and the client wants one, the declaration is refused.
+		// If the queue has a delivery limit and the client wants none, the limit stays, and the session
+		// notes it (noteLimits). If it has none and the client wants one, the declaration is refused.
 		known := decl
 		known.KeepsReturned = old.decl.KeepsReturned
 		asks := decl.KeepsReturned || !old.decl.KeepsReturned || decl.Type != typeQuorum || b.like.deliveryLimit == 0
@@ -125,7 +125,7 @@ func (e *exchange) unbindQueue(q *queue, fault string) {
 	clear(e.routes)
 }
 
-// hasLostBinding says that a fault removed a binding that would route this key.
+// hasLostBinding reports whether a fault removed a binding that would route this key.
 func (e *exchange) hasLostBinding(key string) bool {
 	return slices.ContainsFunc(e.lost, func(l lostBinding) bool { return e.matchesKey(l.pattern, key) })
 }
@@ -156,7 +156,8 @@ func (b *Broker) routedQueues(exchangeName, key string) ([]*queue, bool) {
 	return queues, true
 }
 
-// matchesKey is rule 1: on a direct exchange "#" and "*" are ordinary characters.
+// matchesKey reports whether a binding's pattern matches a key. On a direct exchange, "#" and "*" are
+// ordinary characters (rule 1).
 func (e *exchange) matchesKey(pattern, key string) bool {
 	if e.kind == broker.Direct {
 		return pattern == key
@@ -164,9 +165,9 @@ func (e *exchange) matchesKey(pattern, key string) bool {
 	return matchTopic(pattern, key, pattern == "", key == "")
 }
 
-// matchTopic matches words separated by dots: "*" is one word, "#" any number, including none. The
-// flags say that no words are left, which is not the same as one empty word. An empty key or
-// pattern has no words.
+// matchTopic matches words separated by dots: "*" is one word, "#" any number, including none. The flags
+// report that no words are left, which is not the same as one empty word. An empty key or pattern has no
+// words.
 func matchTopic(pattern, key string, patternOver, keyOver bool) bool {
 	if patternOver {
 		return keyOver

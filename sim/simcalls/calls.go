@@ -1,5 +1,5 @@
-// Package simcalls shows a simulated worker's calls of its database, its machine and its broker to
-// the rules that judge them. It changes nothing: a run is the same without it.
+// Package simcalls reports a simulated worker's calls of its database, machine and broker to the rules that
+// judge them. It does not change the run.
 package simcalls
 
 import (
@@ -16,8 +16,8 @@ import (
 	"handoff/core/worker"
 )
 
-// Store reports a worker's calls of the database and their answers to c, on the clock of h. It is
-// below a planted mutant, so c also judges the mutant's effect.
+// Store reports a worker's database calls and their answers to c, on the clock of h. It is below a planted
+// mutant, so c also judges the mutant's effect.
 func Store(s store.Store, h host.Host, c *invariant.Calls) store.Store {
 	return &callReporter{Store: s, h: h, c: c}
 }
@@ -26,14 +26,14 @@ type callReporter struct {
 	store.Store
 	h host.Host
 	c *invariant.Calls
-	// asked is when the process began to ask for a registration.
+	// asked is when the process began to register.
 	asked time.Duration
 }
 
 // Unjudged implements mutant.Unjudged.
 func (cr *callReporter) Unjudged() store.Store { return cr.Store }
 
-// reportIfGone notes an answer that the incarnation is over.
+// reportIfGone reports an answer that the incarnation has ended.
 func (cr *callReporter) reportIfGone(err error) {
 	if errors.Is(err, store.ErrLost) || errors.Is(err, store.ErrSuperseded) {
 		cr.c.Gone()
@@ -99,8 +99,8 @@ func (cr *callReporter) Executions(ctx context.Context, ids []execution.ID) ([]e
 	return rows, err
 }
 
-// answerOf is everything that the core can know of a statement about one row that should have reached
-// a status. o is ignored if err is not nil.
+// answerOf returns what the core can know about a statement that should have brought one row to a status. o
+// is ignored if err is not nil.
 func answerOf(w store.WorkerKey, key execution.Key, to execution.Status, o *store.Outcome, err error) invariant.Answer {
 	if err != nil {
 		return invariant.Answer{Failed: true, Unknown: errors.Is(err, store.ErrUnknownOutcome), Wrong: !store.Retriable(err) && !errors.Is(err, store.ErrLeaseOver)}
@@ -108,7 +108,7 @@ func answerOf(w store.WorkerKey, key execution.Key, to execution.Status, o *stor
 	return invariant.Answer{Applied: o.Applied, Ours: o.Row.Key() == key && o.Row.Status == to && o.Row.Incarnation == w.Incarnation}
 }
 
-// Claim implements store.Worker. A refused statement may come with answers about some of its rows.
+// Claim implements store.Worker. A failed statement may return answers about some of its rows.
 func (cr *callReporter) Claim(ctx context.Context, w store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	for i := range cs {
 		cr.c.Claims(cr.h.Monotonic(), cs[i].Key)
@@ -133,7 +133,7 @@ func (cr *callReporter) Claim(ctx context.Context, w store.WorkerKey, cs []store
 	return results, err
 }
 
-// resultTexts are the texts that a worker writes about an end.
+// resultTexts returns the texts that a worker writes about an end.
 func resultTexts(f *store.Finish) string { return f.Result.Error + "\n" + f.Result.Message }
 
 func endOf(f *store.Finish) invariant.End {
@@ -227,8 +227,8 @@ func (s *seenRun) Wait(ctx context.Context) (worker.Exit, error) {
 	return exit, err
 }
 
-// Broker reports futile messages of a worker's queue to c, on the clock of h. It is above the
-// wrapper that makes a worker deaf.
+// Broker reports useless messages in a worker's queue to c, on the clock of h. It is above the wrapper that
+// makes a worker deaf.
 func Broker(b broker.Broker, h host.Host, c *invariant.Calls) broker.Broker {
 	return &wastedBroker{b, h, c}
 }

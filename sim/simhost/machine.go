@@ -19,33 +19,34 @@ type Behaviour struct {
 	// TakesLog.
 	TakesMin, TakesMax time.Duration
 	TakesLog           bool
-	// FailPerMillion of the runs fail. Each of them draws one of FailCodes, the exit codes. If
-	// there are none, it fails for FailReason.
+	// FailPerMillion of the runs fail. A failing run draws one of the exit codes in FailCodes, or fails for
+	// FailReason if there are none.
 	FailPerMillion uint64
 	FailReason     execution.Reason
 	FailCodes      []int
-	// Retried are the exit codes that the action declares as failures for now.
+	// Retried are the exit codes that the action declares as temporary failures.
 	Retried []int
 }
 
-// Delays of a machine: to start a subprocess, and until the shim notices that its worker is gone.
+// Delays of a machine: to start a subprocess, and until the shim detects that its worker is gone.
 const (
 	spawnMin, spawnMax = time.Millisecond, 5 * time.Millisecond
 	pipeMin, pipeMax   = time.Millisecond, 20 * time.Millisecond
 	// obeyMax is how long an action that obeys SIGTERM takes to end.
 	obeyMax = 50 * time.Millisecond
-	// ignoresTerm of a million actions ignore SIGTERM, so that only SIGKILL ends them.
+	// ignoresTerm is the number of actions in a million that ignore SIGTERM, so that only SIGKILL ends
+	// them.
 	ignoresTerm = 200_000
 )
 
-// Machine is the machine of a worker process. Actions belong to the machine and not to the process.
-// They live on while their worker stands still, and after it has died until the shim has noticed.
-// Only freezing the machine stops them.
+// Machine is the machine of a worker process. Actions belong to the machine, not to the process. They
+// continue while their worker is paused, and after its death until the shim detects it. Only freezing the
+// machine stops them.
 type Machine struct {
 	k    *kernel.Kernel
 	sink history.Sink
-	// ground is a process without tasks: it keeps the machine's clock, which no crash of a worker
-	// stops.
+	// ground is a process without tasks. It owns the machine's clock, so that a crash of the worker does
+	// not stop it.
 	ground    *kernel.Process
 	stream    *kernel.Stream
 	behaviour map[string]Behaviour
@@ -53,7 +54,7 @@ type Machine struct {
 	event     history.Event
 
 	shimless bool
-	// Sick machines can't start actions; Asked is called when a worker tries to.
+	// Sick machines can't start actions; Asked is called when a worker tries to start one.
 	Sick  bool
 	Asked func()
 }
@@ -67,14 +68,15 @@ func NewMachine(k *kernel.Kernel, name string, behaviour map[string]Behaviour, s
 // Planted mutants use this.
 func (m *Machine) RemoveShims() { m.shimless = true }
 
-// Ground is the kernel's view of the machine: freezing it freezes its clocks and its actions.
+// Ground returns the process that stands for the machine: freezing it freezes the machine's clocks and
+// actions.
 func (m *Machine) Ground() *kernel.Process { return m.ground }
 
 // Alive is the number of running actions.
 func (m *Machine) Alive() int { return len(m.actions) }
 
-// Runner is the runner of one worker process on this machine. When the process ends, the shims of
-// its actions notice it.
+// Runner is the runner of one worker process on this machine. When the process ends, the shims of its
+// actions detect it.
 func (m *Machine) Runner(p *kernel.Process) worker.Runner {
 	r := &runner{m: m, p: p}
 	p.OnEnd(func(kernel.EndReason) { m.ownerEnded(p) })
@@ -108,22 +110,21 @@ type action struct {
 	owner *kernel.Process
 	spec  worker.Spec
 	fence kernel.Timer
-	// killed ends it from outside. It is one function for all timers that do so. They hold the action
-	// only through the handle.
+	// killed ends it from outside. All timers share this function, and hold the action only through the
+	// handle.
 	killed func()
 	timed  *actionHandle
 	ended  bool
 	exit   worker.Exit
-	// failed is why the action fails by itself, by the contract; exit.Reason is what the core makes
-	// of it.
+	// failed is the reason of the action's own failure, by the contract; exit.Reason is the core's reason.
 	failed execution.Reason
 	wait   kernel.Wait
-	// strand is that of its end.
+	// strand is the strand of its end.
 	strand kernel.Strand
 }
 
-// actionHandle is an action until it ends. Its limit is a timer that outlives it for minutes, and would keep
-// its memory as long.
+// actionHandle refers to an action until it ends. The timer of its limit may outlive it by minutes, and
+// would keep its memory as long.
 type actionHandle struct{ a *action }
 
 func (ah *actionHandle) killAction() {
@@ -165,8 +166,8 @@ func (r *runner) Start(ctx context.Context, s worker.Spec) (worker.Run, error) {
 	return a, nil
 }
 
-// drawStream is the machine's stream, for a draw about this run of the action. The same run takes as long
-// on another machine and at another time, where a run is compared with another one.
+// drawStream returns the machine's stream, for a draw about this run of the action. In a rerun, the same
+// run of an action takes equally long, even on another machine or at another time.
 func (a *action) drawStream() *kernel.Stream {
 	return a.m.stream.About(uint64(a.spec.Key.ID), uint64(a.spec.Key.Epoch))
 }
@@ -194,8 +195,8 @@ func (a *action) startRun() {
 	a.setFence(a.spec.Fence - now)
 }
 
-// drawFailure draws how the action fails: by an exit code, if one is named or stands for its reason, else
-// in words. The core makes a reason of the exit code, as its runner of subprocesses does.
+// drawFailure draws how the action fails: with an exit code, if one is named or stands for its reason, else
+// with a reason in words. The core maps the exit code to a reason, as its runner of subprocesses does.
 func (a *action) drawFailure(b *Behaviour) worker.Exit {
 	code := oracle.ExitCodeOf(b.FailReason)
 	if n := len(b.FailCodes); n > 0 {
@@ -257,7 +258,7 @@ func (a *action) emitEvent(kind history.Kind, to execution.Status, reason execut
 	m.sink.Observe(&m.event)
 }
 
-// reportEndRequest reports that the worker asked the action to end.
+// reportEndRequest reports the worker's request to end the action.
 func (a *action) reportEndRequest(grace time.Duration) {
 	m := a.m
 	m.event = history.Event{
@@ -303,5 +304,5 @@ func (a *action) Extend(fence time.Duration) {
 	}
 }
 
-// nonNegative is d, or zero if d is negative.
+// nonNegative returns d, or zero if d is negative.
 func nonNegative(d time.Duration) time.Duration { return max(0, d) }

@@ -6,9 +6,9 @@ import (
 	"handoff/sim/kernel"
 )
 
-// Conn is one connection between a process and a server: two ordered flows of frames. Its methods
-// do not block and may be called in tasks and in kernel context. A model that offers them to the
-// program under test has to call the kernel's CheckAlive first.
+// Conn is one connection between a process and a server: two ordered flows of frames. Its methods do not
+// block and may be called in tasks and in kernel context. A model that exposes them to the program under
+// test must call the kernel's CheckAlive first.
 type Conn struct {
 	n      *Network
 	p      *kernel.Process
@@ -33,7 +33,7 @@ type flow struct {
 	held   bool // the link holds the oldest frame
 }
 
-// Frame is the content of a connection: an effect at the receiver, in kernel context.
+// Frame is a message on a connection: an effect at the receiver, in kernel context.
 type Frame interface{ Arrive() }
 
 // FrameFunc is a frame that is a function.
@@ -47,12 +47,11 @@ func (f FrameFunc) Arrive() { f() }
 type frame struct {
 	at     time.Duration
 	do     Frame
-	strand kernel.Strand // of its sender, and of what has let it through
+	strand kernel.Strand // of its sender, joined with the strand that released it
 }
 
 // Stream opens a connection between a process and a running server, at once. It is called in kernel
-// context, where a connection request was accepted. The end of the process closes the client's end,
-// whoever holds the connection.
+// context, when a connection request is accepted. The end of the process closes the client's end.
 func (n *Network) Stream(p *kernel.Process, serverName string) *Conn {
 	s := n.serverNamed(serverName)
 	n.connections++
@@ -75,7 +74,7 @@ func (n *Network) Stream(p *kernel.Process, serverName string) *Conn {
 	return c
 }
 
-// clientEnded does what the operating system does for a process that is gone.
+// clientEnded closes the connections of an ended process, as its operating system does.
 func (n *Network) clientEnded(p *kernel.Process) {
 	conns := n.clients[p].conns
 	delete(n.clients, p)
@@ -85,12 +84,12 @@ func (n *Network) clientEnded(p *kernel.Process) {
 	}
 }
 
-// OnClientClosed sets a function that runs, in kernel context, when the client's end learns that
-// the connection is over. It does not run for CloseClient or when the process ends.
+// OnClientClosed sets a function that runs, in kernel context, when the client's end detects the end of the
+// connection. It does not run for CloseClient or when the process ends.
 func (c *Conn) OnClientClosed(fn func()) { c.onClientClosed = fn }
 
-// OnServerClosed sets a function that runs, in kernel context, when the server's end learns that
-// the connection is over. It does not run for CloseServer or when the server goes down.
+// OnServerClosed sets a function that runs, in kernel context, when the server's end detects the end of the
+// connection. It does not run for CloseServer or when the server goes down.
 func (c *Conn) OnServerClosed(fn func()) { c.onServerClosed = fn }
 
 // ClientOpen says whether the client's end is open, as far as the client knows.
@@ -109,8 +108,8 @@ func (c *Conn) ReachesClient() bool {
 	return !c.toClient.link.isCut() && !c.toClient.link.isSilent(c.number)
 }
 
-// TouchServerward reports the cuts between the client and the server as faults that made a
-// difference. It is for silence, which no packet shows.
+// TouchServerward reports the cuts between the client and the server as faults that made a difference. Use
+// it for missing packets, which no event shows.
 func (c *Conn) TouchServerward() { c.toServer.touchFaults() }
 
 // TouchClientward is TouchServerward for the other direction.
@@ -136,8 +135,8 @@ func (c *Conn) SendToClient(do Frame) {
 	}
 }
 
-// CloseClient closes the client's end. Frames that arrive there from now on are dropped. Those in
-// transit to the server still arrive, and then the server learns of the end.
+// CloseClient closes the client's end. Frames that arrive there from now on are dropped. Frames in transit
+// to the server still arrive, and then the server detects the end.
 func (c *Conn) CloseClient() {
 	if c.clientOpen {
 		c.shutClient()
@@ -179,8 +178,8 @@ func (c *Conn) sendFrame(f *flow, do Frame) {
 		f.queueFrame(do)
 		return
 	}
-	// The frame may have arrived before the connection broke. Each end learns of the break by its
-	// own frame, so a cut hides the break from that end only.
+	// The frame may have arrived before the connection broke. A separate frame notifies each end of the
+	// break, so a cut hides the break only from its end.
 	if f.link.drawCoin() {
 		f.queueFrame(do)
 	}
@@ -195,7 +194,7 @@ func (f *flow) queueFrame(do Frame) {
 	f.sendOldest()
 }
 
-// sendOldest sends off the oldest frame.
+// sendOldest arms the arrival of the oldest frame, unless a fault holds it.
 func (f *flow) sendOldest() {
 	if f.armed || f.held || f.next == len(f.frames) {
 		return
@@ -213,7 +212,7 @@ func (f *flow) sendOldest() {
 	k.AfterEvent(f.frames[f.next].at-k.Now(), f)
 }
 
-// Fire is the arrival of the oldest frame.
+// Fire handles the arrival of the oldest frame.
 func (f *flow) Fire() {
 	f.armed = false
 	if f.link.isCut() || f.link.isSilent(f.conn.number) {
@@ -232,7 +231,7 @@ func (f *flow) Fire() {
 	f.sendOldest()
 }
 
-// resumeAfterHeal lets the frames continue in order, once TCP has noticed.
+// resumeAfterHeal sends the held frames in order, once TCP has detected the healing.
 func (f *flow) resumeAfterHeal() {
 	f.held = false
 	if f.next == len(f.frames) {
@@ -246,7 +245,7 @@ func (f *flow) resumeAfterHeal() {
 	f.sendOldest()
 }
 
-// breakConnection breaks the connection: no lost frame arrives, and each end learns of it.
+// breakConnection drops all frames and notifies both ends of the break.
 func (f *flow) breakConnection() {
 	f.held = false
 	c := f.conn
@@ -256,7 +255,7 @@ func (f *flow) breakConnection() {
 	}
 }
 
-// deliverFrame runs a frame at the receiving end, unless that end is closed.
+// deliverFrame applies a frame at the receiving end, unless that end is closed.
 func (f *flow) deliverFrame(do Frame) {
 	c := f.conn
 	open, closed := c.serverOpen, c.onServerClosed

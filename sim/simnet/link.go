@@ -13,20 +13,20 @@ type link struct {
 	latency *kernel.Stream
 	faults  *kernel.Stream
 
-	cuts   []string // names of the faults that cut it, one entry a cut
+	cuts   []string // names of the faults that cut it, one entry for each cut
 	slows  []slowdown
 	resets []reset
 	narrow []slowdown
-	// free is when a narrow link has finished the message before.
+	// free is when a narrow link finishes its latest message.
 	free time.Duration
-	held []heldContent // in the order in which they met the cut
+	held []heldContent // in the order in which the cut stopped them
 
 	silences []silence
 	// broken is the number of the latest connection that a silence has broken.
 	broken uint64
 }
 
-// silence loses everything sent over the connections up to a number.
+// silence loses everything that is sent over the connections numbered up to last.
 type silence struct {
 	fault string
 	last  uint64
@@ -96,9 +96,9 @@ func (n *Network) Heal(from, to, fault string) {
 	}
 }
 
-// Silence loses everything sent from one node to another over the existing connections, as when the
-// machine at the other end is gone and another one has its address: nobody ends the connections,
-// and new ones work.
+// Silence loses everything sent from one node to another over the existing connections, as when another
+// machine has taken over the address of the other end: no end closes the connections, and new connections
+// work.
 func (n *Network) Silence(from, to, fault string) {
 	l := n.linkBetween(from, to)
 	l.silences = append(l.silences, silence{fault: fault, last: n.connections})
@@ -119,7 +119,7 @@ func (n *Network) EndSilence(from, to, fault string) {
 	}
 }
 
-// isSilent says whether a connection is silent.
+// isSilent reports whether a silence loses the content of a connection.
 func (l *link) isSilent(connection uint64) bool {
 	for i := range l.silences {
 		if connection <= l.silences[i].last {
@@ -129,7 +129,7 @@ func (l *link) isSilent(connection uint64) bool {
 	return false
 }
 
-// loseIfSilent loses content sent over a connection if the connection is silent.
+// loseIfSilent loses content that is sent over a silent connection, and reports whether it did.
 func (l *link) loseIfSilent(connection uint64, what lostContent) bool {
 	if len(l.silences) == 0 || !l.isSilent(connection) {
 		return false
@@ -173,8 +173,8 @@ func (n *Network) SetNarrow(from, to string, lo, hi time.Duration, fault string)
 	}
 }
 
-// withSlowdown is the list with s in place of the entry of its name, or without that entry if s adds
-// nothing.
+// withSlowdown returns the list with s in place of the entry of its name, or without that entry if s adds
+// no time.
 func withSlowdown(list []slowdown, s slowdown) []slowdown {
 	for i := range list {
 		if list[i].fault == s.fault {
@@ -188,8 +188,8 @@ func withSlowdown(list []slowdown, s slowdown) []slowdown {
 	return list
 }
 
-// SetReset makes a share of the calls, and of the frames of streams, between two nodes break their
-// connection, in parts per million. It replaces an earlier one of the same name; zero removes it.
+// SetReset breaks the connections of a share of the calls and stream frames between two nodes, in parts per
+// million. It replaces an earlier one of the same name; zero removes it.
 func (n *Network) SetReset(a, b string, perMillion uint64, fault string) {
 	n.linkBetween(a, b).setReset(perMillion, fault)
 	if a != b {
@@ -257,5 +257,5 @@ func (l *link) drawBreak() bool {
 	return broken
 }
 
-// drawCoin draws between the plain way (false) and the other.
+// drawCoin draws false, the default, or true.
 func (l *link) drawCoin() bool { return l.faults.Uint64N(2) == 1 }
