@@ -8,7 +8,7 @@ import (
 	"handoff/sim"
 )
 
-// OwnFailure is a rule that a target breaks without a mutant.
+// OwnFailure is a rule that a target breaks even without a mutant.
 type OwnFailure struct {
 	Target Target
 	// Violation is the first violation of the rule, in the first seed that has one. Seeds counts the
@@ -46,7 +46,8 @@ func FailsAnyway(ctx context.Context, library []*scenario.Scenario, seeds int) (
 	return own
 }
 
-// withoutOwnFailures leaves out the violations of rules that the target breaks without a mutant.
+// withoutOwnFailures returns the violations without those of rules that the target also breaks without a
+// mutant.
 func withoutOwnFailures(own []OwnFailure, t Target, violations []verdict.Violation) (left []verdict.Violation) {
 	for i := range violations {
 		v := &violations[i]

@@ -10,13 +10,12 @@ import (
 	"handoff/chaos/overlay"
 )
 
-// function is what is known about the function that the walk is in.
+// function holds facts about the function that is being woven.
 type function struct {
-	// own are the variables whose value the function makes itself, so that nobody else has it yet.
+	// own are the variables whose value the function creates itself, so that no other task has it yet.
 	own map[types.Object]bool
-	// held are the pointers that guarded fields of a method's receiver hold, and mutex is the
-	// expression of their mutex: the values that they point to are guarded, too, where the receiver's
-	// own methods touch them.
+	// held are the pointer types in guarded fields of a method's receiver, and mutex is the expression of
+	// their mutex. In the receiver's own methods, the values that they point to are guarded, too.
 	held  []types.Type
 	mutex string
 }
@@ -51,10 +50,10 @@ func (f *file) madeVariables(fn *ast.FuncDecl) map[types.Object]bool {
 	return own
 }
 
-// fieldAccess is an access to a guarded field, by its name with its type's.
+// fieldAccess is an access to a guarded field; field is TYPE.FIELD.
 type fieldAccess struct{ mutex, field string }
 
-// guardedAccesses are those of a statement, one for each mutex.
+// guardedAccesses returns the guarded accesses of a statement, one for each mutex.
 func (f *file) guardedAccesses(s ast.Stmt, fn function) (list []fieldAccess) {
 	if _, block := s.(*ast.BlockStmt); block {
 		return nil // its statements have their own
@@ -109,8 +108,7 @@ func (f *file) heldPointers(fn *ast.FuncDecl) (pointers []types.Type, mutex stri
 	return pointers, mutex
 }
 
-// pointedStruct is the pointer to a struct of this module that a list or a map holds, nil if it holds
-// none.
+// pointedStruct returns the type of the pointers to a struct that a list or a map holds, nil for none.
 func pointedStruct(t types.Type) types.Type {
 	switch t := t.Underlying().(type) {
 	case *types.Slice:
@@ -125,7 +123,8 @@ func pointedStruct(t types.Type) types.Type {
 	return nil
 }
 
-// guardedAccess says which mutex guards the field that e selects; the mutex is empty if none does.
+// guardedAccess returns the access to the field that e selects; its mutex is empty if the field is not
+// guarded.
 func (f *file) guardedAccess(e *ast.SelectorExpr, selection *types.Selection) fieldAccess {
 	of := f.text[f.positionOf(e.X.Pos()).Offset:f.positionOf(e.X.End()).Offset]
 	t := selection.Recv()
@@ -159,7 +158,7 @@ func (f *file) guardedAccess(e *ast.SelectorExpr, selection *types.Selection) fi
 	return fieldAccess{}
 }
 
-// hasGap says that an empty line separates two fields, or that they belong to another package.
+// hasGap reports whether an empty line separates two fields, or whether they belong to another package.
 func (f *file) hasGap(above, below *types.Var) bool {
 	from, to := f.positionOf(above.Pos()), f.positionOf(below.Pos())
 	text := f.lines[from.Filename]
@@ -174,8 +173,8 @@ func (f *file) hasGap(above, below *types.Var) bool {
 	return false
 }
 
-// canPrecede says that an expression can be evaluated before a statement, without side effects, and
-// that others know its value.
+// canPrecede reports whether an expression can be evaluated before a statement, without side effects, and
+// whether other tasks can have its value.
 func (f *file) canPrecede(e ast.Expr, s ast.Stmt, own map[types.Object]bool) bool {
 	switch e := e.(type) {
 	case *ast.Ident:

@@ -12,8 +12,8 @@ const (
 	hints    = "core/executor/hints.go"
 )
 
-// Mutants are locks that are missing, released too early, or released and taken again within what
-// has to be one step. An ordinary run notices none of them.
+// Mutants returns mutants with locks that are missing, released too early, or released and reacquired
+// within one step. An ordinary run detects none of them.
 func Mutants() []Mutant {
 	return []Mutant{
 		// A row of the registry is removed by an index that another task has made stale.
@@ -45,12 +45,12 @@ func Mutants() []Mutant {
 		splitLock("session-admits-in-two-steps", waiting, "t.mu", `
 		t.waiting = append(t.waiting[:0], t.waiting[len(taken):]...)
 		return taken, nil, 0`),
-		// A session that comes between the check and the wait wakes nobody: the consumer stays deaf
-		// for ever.
+		// A session that opens between the check and the wait wakes no task: the consumer stays deaf
+		// forever.
 		splitLock("client-looks-and-waits-in-two-steps", client, "c.mu", `
 		if !open {
 			c.waiting = append(c.waiting, arrived)`),
-		// A hint that comes between the two halves is lost, and its message is never acknowledged.
+		// A hint that arrives between the two halves is lost, and its message is never acknowledged.
 		withoutLock("hints-are-taken-without-their-lock", hints, "h.mu", `
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -60,12 +60,13 @@ func Mutants() []Mutant {
 	}
 }
 
-// splitLock releases a lock for a moment before a piece of the source, so that one step becomes two.
+// splitLock returns a mutant that releases a lock for a moment before a piece of the source, so that one
+// step becomes two.
 func splitLock(name, file, lock, before string) Mutant {
 	return Mutant{Name: name, File: file, Old: before, New: fmt.Sprintf("\n	if woven.Planted(%q) {\n		%s.Unlock()\n		%s.Lock()\n	}%s", name, lock, lock, before)}
 }
 
-// withoutLock removes a lock from a piece of the source.
+// withoutLock returns a mutant that removes a lock from a piece of the source.
 func withoutLock(name, file, lock, piece string) Mutant {
 	calls := regexp.MustCompile(`(?m)^\t((?:defer )?` + regexp.QuoteMeta(lock) + `\.(?:Lock|Unlock)\(\))$`)
 	text := calls.ReplaceAllString(piece, fmt.Sprintf("\tif !woven.Planted(%q) {\n\t\t$1\n\t}", name))

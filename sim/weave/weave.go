@@ -1,6 +1,6 @@
-// Package weave writes copies of the core's source with calls between its statements, of two kinds:
-// see package woven, which has what is called. It works on the text: an insertion is on the line of
-// the statement that it precedes, so that stacks show the lines of the original.
+// Package weave writes copies of the core's source with calls between its statements. There are two kinds
+// of calls; package woven defines them. It edits the text: an insertion is on the line of the statement
+// that it precedes, so that stacks show the lines of the original.
 package weave
 
 import (
@@ -19,7 +19,7 @@ import (
 	"handoff/chaos/overlay"
 )
 
-// Kind is the kind of the calls that are put in.
+// Kind is the kind of the inserted calls.
 type Kind string
 
 // The kinds.
@@ -32,22 +32,22 @@ const (
 // Tag is the build tag that a build needs with an overlay of the kind Preempt.
 const Tag = "preempt"
 
-// Packages are the packages whose tasks share memory and run in the simulator. Their tasks are not
-// preempted in core/telemetry: its limited logger only works if lines are recorded, and a recorded
-// run must make the same draws as the run before it.
+// Packages are the packages whose tasks share memory and run in the simulator. Preempt skips
+// core/telemetry: its limited logger only works if lines are recorded, and a recorded run must draw the
+// same numbers as the unrecorded run.
 var Packages = []string{"core/broker", "core/executor", "core/telemetry", "core/unread", "core/worker"}
 
 // Overlay is the result of Write.
 type Overlay struct {
-	// File is the argument of go build's -overlay.
+	// File is the path for go build's -overlay.
 	File string
 	// Points are the positions of the calls, by number: FILE:LINE.
 	Points []string
 }
 
-// Write weaves the core of the module in root into dir. The new overlay has what before, the path of
-// another overlay, replaces; its replacements are woven, too. before is empty for none. Each mutant
-// replaces a piece of the source by both versions and a check at run time that chooses between them.
+// Write weaves the core of the module in root into dir. before is the path of an overlay to extend, empty
+// for none; its replacements are also woven. Each mutant replaces a piece of the source by both versions
+// and a check at run time that chooses between them.
 func Write(root, before, dir string, kind Kind, mutants ...Mutant) (*Overlay, error) {
 	o, err := writeOverlay(root, before, dir, kind, mutants)
 	if err != nil {
@@ -164,7 +164,7 @@ type weaver struct {
 	kind   Kind
 	pkg    *packages.Package
 	lines  map[string][]string // of every file of the package, by path
-	shared map[string]bool     // sharedFields
+	shared map[string]bool     // result of sharedFields
 }
 
 func (w *weaver) positionOf(p token.Pos) token.Position { return w.pkg.Fset.Position(p) }
@@ -175,10 +175,10 @@ type file struct {
 	name  string // from the module's root, with slashes
 	text  string
 	tree  *ast.File
-	group int // its number
+	group int // its number, for woven.Point
 }
 
-// wovenText returns the woven text, and whether anything was put in.
+// wovenText returns the woven text, and whether anything was inserted.
 func (f *file) wovenText() (text string, changed bool) {
 	var put []overlay.Insertion
 	end := ""
@@ -222,10 +222,10 @@ func (f *file) wovenText() (text string, changed bool) {
 	return overlay.Insert(f.text, put) + end, true
 }
 
-// imported stands on the line of the package clause, so that it moves no other line.
+// imported is inserted on the line of the package clause, so that it moves no other line.
 const imported = `; import "handoff/sim/woven"`
 
-// Mutant is a lock that is missing, or is released too early: a bug that no ordinary run sees.
+// Mutant is a missing lock or one that is released too early: a bug that no ordinary run detects.
 type Mutant struct {
 	// Name is the value of the environment variable woven.MutantVariable that chooses the mutant.
 	Name string
