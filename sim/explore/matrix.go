@@ -12,8 +12,8 @@ import (
 	"handoff/sim"
 )
 
-// Cross runs every mutant through every scenario, up to the first run that kills it. When ctx ends,
-// the remaining pairs count as not killed, and so do the pairs of other shares.
+// Cross runs every mutant in every scenario, up to the first run that kills it. When ctx ends, the
+// remaining pairs count as not killed, like the pairs of other shares.
 func Cross(ctx context.Context, mutants []*mutant.Mutant, library []*scenario.Scenario, seeds int, share shard.Share) *verdict.Matrix {
 	m := &verdict.Matrix{Seeds: seeds, Runs: make([][]int, len(mutants))}
 	for i, f := range mutants {

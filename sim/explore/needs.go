@@ -18,18 +18,18 @@ import (
 // ablationOutcome is the outcome of a run without some faults.
 type ablationOutcome struct {
 	broken bool
-	// missed has the executions that missed the expectation of the case, by their keys.
+	// missed holds the keys of the executions that missed the expectation of the case.
 	missed map[string]bool
 }
 
-// Ablate finds a minimal set of faults: the rule is still broken with it, and no longer if any one
-// of them is left out. There may be other such sets, and smaller ones. If the execution of the case
-// can be followed into other runs, that execution must break the rule. The search takes faults out,
-// halves of them first and single ones last, as long as the rule stays broken. Ablate returns false
-// if the search was interrupted.
+// Ablate finds a minimal set of faults: the run breaks the rule with these faults, and passes if any one of
+// them is left out. There may be other such sets, even smaller ones. If the execution of the case can be
+// followed into other runs, that execution must break the rule. The search removes faults, first halves and
+// finally single ones, as long as the rule stays broken. Ablate returns false if the search was
+// interrupted.
 //
-// If the action failed by itself in every attempt, no set is searched for. No fault causes that,
-// and a run with other attempts draws other errors.
+// If the action failed by itself in every attempt, Ablate searches no set: no fault causes that, and a run
+// with other attempts draws other errors.
 func (c *Case) Ablate() (found bool) {
 	x := c.ensureExplanation()
 	faults, began := c.target.Scenario.Faults, c.faultBeginnings()
@@ -43,7 +43,7 @@ func (c *Case) Ablate() (found bool) {
 		if struck {
 			left = append(left, f.Index)
 		} else {
-			out = append(out, f.Index) // it did nothing
+			out = append(out, f.Index) // it had no effect
 		}
 	}
 	over := func() bool { return c.ctx.Err() != nil }
@@ -58,7 +58,7 @@ func (c *Case) Ablate() (found bool) {
 	return !over()
 }
 
-// markNeededFaults marks a minimal set of the faults in left. Those in out did nothing.
+// markNeededFaults marks a minimal set of the faults in left. The faults in out had no effect.
 func (c *Case) markNeededFaults(x *explain.Explanation, out, left []int, over func() bool) {
 	left = slices.Clone(left)
 	for again := true; again; {
@@ -78,10 +78,9 @@ func (c *Case) markNeededFaults(x *explain.Explanation, out, left []int, over fu
 	}
 }
 
-// findElsewhere finds, for a missed expectation, the other executions that miss it and need a fault for
-// that, although the execution of the case needs none. Left out are those whose action failed by
-// itself, and those that were cancelled: a fault may decide whether a request to cancel comes in
-// time, but it is not the cause.
+// findElsewhere finds, for a missed expectation, other executions that miss it because of a fault, although
+// the execution of the case needs none. It skips executions whose action failed by itself, and cancelled
+// ones: a fault may determine whether a cancellation comes in time, but it is not the cause.
 func (c *Case) findElsewhere(x *explain.Explanation, out, left []int, over func() bool) {
 	if !x.Missed || !x.Followed || c.mutant != nil || x.Needed() > 0 || len(left) == 0 {
 		return
@@ -102,8 +101,8 @@ func (c *Case) findElsewhere(x *explain.Explanation, out, left []int, over func(
 }
 
 // findOthers compares, for a missed expectation that needed faults, how its executions end without any
-// fault. An expectation counts executions, so a fault may be needed because of others than the one
-// that the failure shows.
+// fault. An expectation counts executions, so a fault may be needed because of executions other than the
+// shown one.
 func (c *Case) findOthers(x *explain.Explanation, over func() bool) {
 	if !x.Missed || !x.Followed || x.Needed() == 0 || over() {
 		return
@@ -129,7 +128,7 @@ func (c *Case) findOthers(x *explain.Explanation, over func() bool) {
 	}
 }
 
-// lastRows is the last status of the last row of each chain, by the idempotency key of its first row.
+// lastRows returns the last status of the last row of each chain, by the idempotency key of its first row.
 func lastRows(all []history.Event) map[string]execution.Status {
 	keys, last := make(map[execution.ID]string), make(map[string]execution.Status)
 	for i := range all {
@@ -145,8 +144,8 @@ func lastRows(all []history.Event) map[string]execution.Status {
 	return last
 }
 
-// wasCancelled says that an execution of the failing run was cancelled, by a client or because its parent
-// had not completed.
+// wasCancelled reports whether an execution of the failing run was cancelled, by a client or because its
+// parent had not completed.
 func (c *Case) wasCancelled(id execution.ID) bool {
 	for i := range c.Record.Events {
 		if e := &c.Record.Events[i]; e.Kind == history.Transition && e.Execution == id && e.To == execution.Cancelled {
@@ -156,8 +155,7 @@ func (c *Case) wasCancelled(id execution.ID) bool {
 	return false
 }
 
-// keyOf is the idempotency key of the first row of the chain of an execution of the failing run;
-// empty if it has none.
+// keyOf returns the idempotency key of an execution's chain in the failing run; empty if it has none.
 func (c *Case) keyOf(id execution.ID) string {
 	chain := chainOf(c.Record, id)
 	for i := range c.Record.Events {
@@ -168,8 +166,8 @@ func (c *Case) keyOf(id execution.ID) string {
 	return ""
 }
 
-// ownErrors is the number of attempts of an execution's chain if its action has failed by itself in
-// every one of them; otherwise 0.
+// ownErrors returns the number of attempts of an execution's chain if its action failed by itself in all of
+// them; otherwise 0.
 func (c *Case) ownErrors(id execution.ID) (attempts int) {
 	chain := chainOf(c.Record, id)
 	for i := range c.Record.Events {
@@ -185,10 +183,10 @@ func (c *Case) ownErrors(id execution.ID) (attempts int) {
 	return attempts
 }
 
-// brokenWithout says whether the failure of the case happens without some faults.
+// brokenWithout reports whether the failure of the case also happens without some faults.
 func (c *Case) brokenWithout(faults []int) bool { return c.runWithout(faults).broken }
 
-// runWithout runs the case without some faults. It runs no set of faults twice.
+// runWithout runs the case without some faults, at most once for each set of faults.
 func (c *Case) runWithout(faults []int) ablationOutcome {
 	if known, there := c.tried[fmt.Sprint(faults)]; there {
 		return known
@@ -197,7 +195,7 @@ func (c *Case) runWithout(faults []int) ablationOutcome {
 	return c.keepOutcome(faults, r)
 }
 
-// keepOutcome keeps and returns the outcome of a run without some faults.
+// keepOutcome stores and returns the outcome of a run without some faults.
 func (c *Case) keepOutcome(faults []int, r *sim.Result) ablationOutcome {
 	now := ablationOutcome{broken: c.breaksRule(r), missed: make(map[string]bool)}
 	for _, v := range r.Failures() {

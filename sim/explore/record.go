@@ -18,13 +18,13 @@ type events []history.Event
 // Observe implements history.Sink.
 func (ev *events) Observe(e *history.Event) { *ev = append(*ev, *e) }
 
-// Record runs one seed and keeps every event, the causes of its violations and the command that
-// repeats it. When ctx ends, it stops the run, and the result says so.
+// Record runs one seed and keeps every event, the causes of its violations and the command that repeats it.
+// When ctx ends, it stops the run, and the result is marked as interrupted.
 func Record(ctx context.Context, t Target, seed uint64, f *mutant.Mutant) (*verdict.Record, *sim.Result) {
 	return recordRun(t, sim.Options{Seed: seed, Mutant: f, Interrupted: interruptOn(ctx)})
 }
 
-// interruptOn makes a sim.Options.Interrupted of a context.
+// interruptOn returns a sim.Options.Interrupted that is true once ctx has ended.
 func interruptOn(ctx context.Context) func() bool { return func() bool { return ctx.Err() != nil } }
 
 func recordRun(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
@@ -45,8 +45,8 @@ func recordRun(t Target, o sim.Options) (*verdict.Record, *sim.Result) {
 	return rec, r
 }
 
-// Causes are the events that led to a violation, oldest first, and how many events its whole past
-// has.
+// Causes returns the events that led to a violation, oldest first, and the number of events in its whole
+// past.
 func Causes(r *verdict.Record, v *verdict.Violation) (found []history.Event, past int) {
 	causes := r.FindCauses(v)
 	for _, i := range causes.Events {
@@ -55,7 +55,7 @@ func Causes(r *verdict.Record, v *verdict.Violation) (found []history.Event, pas
 	return found, causes.Past
 }
 
-// chainOf is the first row of the chain of an execution of a run.
+// chainOf returns the first row of an execution's chain.
 func chainOf(r *verdict.Record, id execution.ID) execution.ID {
 	for i := range r.Events {
 		if e := &r.Events[i]; e.Execution == id && e.Chain != 0 {
@@ -65,9 +65,9 @@ func chainOf(r *verdict.Record, id execution.ID) execution.ID {
 	return id
 }
 
-// Story returns a function that says whether an event concerns an execution: the rows of its chain,
-// the processes that had them, or a fault of one of these. For execution 0, every event does,
-// except heartbeats, which would fill the history.
+// Story returns a predicate for events that concern an execution: the rows of its chain, the processes that
+// owned them, or a fault of one of these. For execution 0, it accepts every event except heartbeats, which
+// would fill the history.
 func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
 	if id == 0 {
 		return func(e *history.Event) bool { return e.Kind != history.HeartbeatRenewed }
@@ -87,7 +87,7 @@ func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
 		case e.Execution != 0:
 			return rows[e.Execution]
 		case e.Kind == history.Logged:
-			// What a worker that had it warns of, and of no other execution, may be why it ended.
+			// A warning of its worker that names no other execution may explain the end.
 			return mentionsExecution(e.Text, rows) || involved[e.Process] && isWarning(e.Text) && !strings.Contains(e.Text, " execution=")
 		case e.Kind == history.MutantActed:
 			return true
@@ -104,12 +104,12 @@ func Story(r *verdict.Record, id execution.ID) func(*history.Event) bool {
 	}
 }
 
-// isWarning says that a log line is a warning or an error.
+// isWarning reports whether a log line is a warning or an error.
 func isWarning(line string) bool {
 	return strings.HasPrefix(line, "WARN ") || strings.HasPrefix(line, "ERROR ")
 }
 
-// mentionsExecution says whether a log line names one of the executions.
+// mentionsExecution reports whether a log line names one of the executions.
 func mentionsExecution(line string, rows map[execution.ID]bool) bool {
 	for _, field := range strings.Fields(line) {
 		key, value, found := strings.Cut(field, "=")
@@ -131,7 +131,7 @@ func parseID(digits string) execution.ID {
 	return id
 }
 
-// affectsProcess says whether a fault affects one of the processes, or may.
+// affectsProcess reports whether a fault's name implies that it may affect one of the processes.
 func affectsProcess(fault string, involved map[string]bool) bool {
 	words := strings.FieldsFunc(fault, func(r rune) bool { return r == ' ' || r == ',' })
 	return slices.ContainsFunc(words, func(w string) bool {

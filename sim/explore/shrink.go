@@ -23,10 +23,9 @@ type Shrunk struct {
 	Seed   uint64
 	// File is the small scenario as a file.
 	File []byte
-	// Invariant is the one that it violates; 0 for an expectation of the scenario or a panic.
+	// Invariant is the violated invariant; 0 for an expectation of the scenario or a panic.
 	Invariant int
-	// Faults, Executions and Workers count what is left. Runs and Steps are the work that the
-	// search took.
+	// Faults, Executions and Workers count what is left. Runs and Steps are the cost of the search.
 	Faults, Executions, Workers int
 	Runs                        int
 	Steps                       uint64
@@ -34,24 +33,23 @@ type Shrunk struct {
 
 // The search is bounded by work and not by time, so that it ends with the same file on any machine.
 const (
-	// shrinkSteps bounds the kernel's steps of all runs: some five seconds.
+	// shrinkSteps bounds the kernel's steps of all runs: about five seconds.
 	shrinkSteps = 12_000_000
-	// shrinkSeeds is how many seeds a candidate gets in addition to the one that failed before:
-	// removing something shifts the moments of everything else.
+	// shrinkSeeds is the number of seeds that a candidate is tried with, in addition to the one that failed
+	// before: removing something shifts the times of everything else.
 	shrinkSeeds = 40
 )
 
 // ErrNothingToShrink means that the run to shrink does not fail.
 var ErrNothingToShrink = errors.New("the run does not fail, so there is nothing to shrink")
 
-// ErrNotKept means that the run to shrink fails, but that its scenario, cut down to the profile of
-// the run, does not: no seed was found in which it fails in the same way and, with a mutant, passes
-// without it.
+// ErrNotKept means that the run to shrink fails, but its scenario, reduced to the profile of the run, does
+// not. No seed was found in which it fails in the same way and, if there is a mutant, passes without it.
 type ErrNotKept struct {
 	Target Target
 	Seed   uint64
 	Mutant *mutant.Mutant
-	// Tried is the last of the first seeds in which this was tried, too; 0 for none.
+	// Tried is the last of the seeds, from 1, that were also tried; 0 for none.
 	Tried uint64
 }
 
@@ -73,8 +71,8 @@ type shrinker struct {
 	ctx       context.Context
 	mutant    *mutant.Mutant
 	invariant int
-	name      string // of the violation, if it is not of an invariant
-	expects   string // what the scenario expects, if that is broken
+	name      string // name of the violation
+	expects   string // the scenario's expectation, if that is violated
 	target    Target
 	// from is the requested target, which may be varied.
 	from Target
@@ -82,16 +80,16 @@ type shrinker struct {
 
 	doc  *scenario.Document
 	best *Shrunk
-	// tried is how many of the first seeds the last candidate has run in.
+	// tried is the number of seeds, from 1, in which the last candidate has run.
 	tried uint64
 }
 
-// Shrink removes faults, settings, executions, workers and executors from a failing run, and
-// narrows the rest, as long as the same invariant or expectation fails with the mutant and nothing
-// fails without it. Of a varied target it shrinks the variant that the seed draws. file is the path
-// of the result, which gives the result its name. The result depends only on the arguments; if ctx
-// ends, it is the smallest one so far. The error is ErrNothingToShrink if the run does not fail,
-// and an *ErrNotKept if its scenario no longer does so once it is cut down to one profile.
+// Shrink removes faults, settings, executions, workers and executors from a failing run, and narrows the
+// rest, as long as the same invariant or expectation fails with the mutant and nothing fails without it. Of
+// a varied target, it shrinks the variant that the seed draws. file is the path of the result and
+// determines its name. The result depends only on the arguments; if ctx ends, it is the smallest one so
+// far. The error is ErrNothingToShrink if the run does not fail, and an *ErrNotKept if its scenario,
+// reduced to one profile, does not.
 func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file string) (*Shrunk, error) {
 	from := t
 	t, _, err := t.Plain(seed)
@@ -142,10 +140,10 @@ func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file s
 	return s.best, nil
 }
 
-// notInNames matches characters that a file name may have and a scenario name may not.
+// notInNames matches characters that are allowed in file names but not in scenario names.
 var notInNames = regexp.MustCompile(`[^a-z0-9]+`) //nolint:gochecknoglobals // a constant form
 
-// fileScenario is the name of the scenario in a file.
+// fileScenario returns the name of the scenario in a file.
 func fileScenario(file string) string {
 	base := strings.ToLower(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)))
 	if name := strings.Trim(notInNames.ReplaceAllString(base, "-"), "-"); name != "" {
@@ -154,10 +152,10 @@ func fileScenario(file string) string {
 	return "shrunk"
 }
 
-// isOver says that the search has to end: it was interrupted, or the budget is spent.
+// isOver reports whether the search must end: it was interrupted, or its budget is spent.
 func (s *shrinker) isOver() bool { return s.ctx.Err() != nil || s.best.Steps > shrinkSteps }
 
-// runPasses makes passes, each from the coarsest change to the finest, until one changes nothing.
+// runPasses repeats all passes, each from the coarsest change to the finest, until none changes anything.
 func (s *shrinker) runPasses() {
 	for changed := true; changed && !s.isOver(); {
 		changed = false
@@ -168,7 +166,7 @@ func (s *shrinker) runPasses() {
 }
 
 // tryDocument keeps a document if it fails like the original, in the seed of the best one so far or in one
-// of the first few.
+// of the first seeds.
 func (s *shrinker) tryDocument(d *scenario.Document) bool {
 	candidate, err := d.Parse(s.target.Scenario.Name + ".yaml")
 	if err != nil {
@@ -193,7 +191,7 @@ func (s *shrinker) keepBest(d *scenario.Document, t Target, seed uint64) bool {
 	return true
 }
 
-// failsLikeOriginal says that the same rule is violated, and that the mutant causes it.
+// failsLikeOriginal reports whether the same rule is violated and whether the mutant, if any, causes it.
 func (s *shrinker) failsLikeOriginal(t Target, seed uint64) bool {
 	if !s.breaksSameRule(t, seed, s.mutant) {
 		return false
@@ -221,14 +219,14 @@ func (s *shrinker) breaksSameRule(t Target, seed uint64, f *mutant.Mutant) bool 
 
 func (s *shrinker) bestScenario() *scenario.Scenario { return s.best.Target.Scenario }
 
-// editedCopy is a copy of the best document after a change.
+// editedCopy returns a copy of the best document with a change.
 func (s *shrinker) editedCopy(change func(d *scenario.Document)) *scenario.Document {
 	d := s.doc.Clone()
 	change(d)
 	return d
 }
 
-// dropFaults removes halves, quarters and so on down to single faults.
+// dropFaults removes halves, quarters and so on, down to single faults.
 func (s *shrinker) dropFaults() (changed bool) {
 	return dropHalves(func() int { return len(s.bestScenario().Faults) }, s.isOver, func(i, n int) bool {
 		return s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.DropFaults(i, n) }))
@@ -248,8 +246,7 @@ func (s *shrinker) dropLoads() (changed bool) {
 	return changed
 }
 
-// evenRuns makes every run of an action as long as the longest, so that a fault finds a run to
-// affect.
+// evenRuns makes every run of an action as long as the longest, so that a fault has a run to affect.
 func (s *shrinker) evenRuns() (changed bool) {
 	for i := range s.bestScenario().Actions {
 		if a := &s.bestScenario().Actions[i]; a.TakesMin != a.TakesMax && !s.isOver() {
@@ -259,8 +256,8 @@ func (s *shrinker) evenRuns() (changed bool) {
 	return changed
 }
 
-// lessWork finds, for each load, a small number of executions that is enough. It tries numbers from
-// one upwards, and halves for loads that need many.
+// lessWork finds a small sufficient number of executions for each load. It tries numbers from one upwards,
+// in growing steps.
 func (s *shrinker) lessWork() (changed bool) {
 	for i := range s.bestScenario().Workload {
 		count := s.bestScenario().Workload[i].Count
@@ -274,7 +271,7 @@ func (s *shrinker) lessWork() (changed bool) {
 	return changed
 }
 
-// nextCount is the number of executions to try after n were not enough.
+// nextCount returns the number of executions to try after n were not enough.
 func nextCount(n int) int {
 	if n < 4 {
 		return n + 1
@@ -282,8 +279,8 @@ func nextCount(n int) int {
 	return n * 3 / 2
 }
 
-// keepFewer keeps n executions of a load: the first ones, or later ones, or those that meet one of the
-// faults, because a late fault needs work that it can affect.
+// keepFewer keeps n executions of a load: the first ones, later ones, or those around one of the faults,
+// because a late fault needs work to affect.
 func (s *shrinker) keepFewer(i, n int) bool {
 	load := s.bestScenario().Workload[i]
 	if s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.SetCount(i, n) })) {
@@ -303,8 +300,8 @@ func (s *shrinker) keepFewer(i, n int) bool {
 	return false
 }
 
-// candidateStarts are the moments at which n executions of a load could begin: so that the last of them is
-// at the end of the load or in its middle, right before a fault or after it has begun.
+// candidateStarts returns times at which n executions of a load could begin: at the end or in the middle of
+// the load, right before a fault, or right after it has begun.
 func (s *shrinker) candidateStarts(load scenario.Load, n int) []time.Duration {
 	rest := time.Duration(load.Count - n)
 	moments := []time.Duration{load.From + rest*load.Every, load.From + rest/2*load.Every}
@@ -331,7 +328,7 @@ func (s *shrinker) dropProcesses() (changed bool) {
 	return changed
 }
 
-// narrowFaults pins each fault to the moment at which it began, and makes it shorter.
+// narrowFaults pins each fault to the time at which it began, and shortens it.
 func (s *shrinker) narrowFaults() (changed bool) {
 	for i := range s.bestScenario().Faults {
 		if f := s.bestScenario().Faults[i]; f.When.After == "" && f.When.Min != f.When.Max && !s.isOver() {
@@ -355,7 +352,7 @@ func (s *shrinker) narrowFaults() (changed bool) {
 	return changed
 }
 
-// faultInterval is when a fault began and ended in the best run; zero if it did not begin.
+// faultInterval returns when a fault began and ended in the best run; zero if it did not begin.
 func (s *shrinker) faultInterval(name string) verdict.FaultInterval {
 	r := runOnce(s.best.Target, sim.Options{Seed: s.best.Seed, Mutant: s.mutant, Interrupted: interruptOn(s.ctx)})
 	s.best.Runs++
@@ -368,7 +365,7 @@ func (s *shrinker) faultInterval(name string) verdict.FaultInterval {
 	return verdict.FaultInterval{}
 }
 
-// writeResult writes the file.
+// writeResult fills in the file and the counts of the result.
 func (s *shrinker) writeResult() {
 	b := s.best
 	regression := scenario.Regression{Seed: b.Seed, Invariant: b.Invariant}

@@ -9,8 +9,7 @@ import (
 // This file removes unnecessary settings: keys of the configuration, and optional fields of the
 // workload's steps, of actions and of workers.
 
-// dropSettings removes keys of the configuration, all at once if possible; a removed key has its
-// default.
+// dropSettings removes keys of the configuration, all at once if possible; a removed key takes its default.
 func (s *shrinker) dropSettings() (changed bool) {
 	keys := s.doc.ConfigKeys()
 	if len(keys) > 1 && s.tryDocument(s.editedCopy(func(d *scenario.Document) { d.Take("config") })) {

@@ -12,20 +12,20 @@ import (
 	"handoff/sim"
 )
 
-// sourceSteps bounds a run of a source mutant. The longest run of the library has a tenth of it; a
-// mutant whose run is longer spins or works without end.
+// sourceSteps bounds the steps of a run of a source mutant. The longest run of the library has a tenth of
+// it, so a mutant whose run is longer spins or never ends.
 const sourceSteps = 3_000_000
 
-// SourceMutant runs the targets with the core that this process was built with, plain and varied,
-// until something fails. The order is: all plain runs of seed 1, all varied ones of seed 1, then
-// seed 2. The true core's runs show whether the mutant makes a difference at all. If truth is nil,
-// this is the true core: its runs are returned, and the plain ones have to pass. A varied run that
-// the true core fails is left out, because it can't judge a mutant.
+// SourceMutant runs the targets with the core that this process was built with, plain and varied, until
+// something fails. The order is: all plain runs of seed 1, all varied ones of seed 1, then seed 2. The
+// original core's runs (truth) show whether the mutant makes any difference. If truth is nil, this is the
+// original core: its runs are returned, and the plain ones must pass. A varied run that the original core
+// fails is skipped, because it can't judge a mutant.
 //
-// It passes the result to done, once and from any goroutine, before it returns. A run that takes
-// longer than patience in real time can't be stopped, only abandoned: done gets its result
-// (score.Hang) while the run goes on, and SourceMutant returns only if the run ends after all. The
-// limit includes the end of the run, when every remaining task has to leave.
+// It passes the result to done, once and from any goroutine, before it returns. A run that takes longer
+// than patience in real time can't be stopped, only abandoned: done receives the result score.Hang while
+// the run continues, and SourceMutant returns only if the run ends after all. The limit includes the end of
+// the run, when every remaining task must exit.
 func SourceMutant(targets []Target, size score.Size, truth *score.Truth, patience time.Duration, done func(*score.Result)) *score.Truth {
 	return sourceMutant(runOnce, targets, size, truth, patience, done)
 }
@@ -54,7 +54,7 @@ func sourceMutant(run runOne, targets []Target, size score.Size, truth *score.Tr
 			limit := time.AfterFunc(patience, func() { hangs(t, seed) })
 			killed := s.killsMutant(i, seed)
 			if !limit.Stop() {
-				hangs(t, seed) // if the limit's own call goes on, this waits for it
+				hangs(t, seed) // if the timer's call is in progress, this waits for it
 				return s.own
 			}
 			if killed {
@@ -71,7 +71,7 @@ func sourceMutant(run runOne, targets []Target, size score.Size, truth *score.Tr
 // runOne runs one seed; tests replace it.
 type runOne func(Target, sim.Options) *sim.Result
 
-// sourceRun is a source mutant in progress.
+// sourceRun is the trial of one source mutant.
 type sourceRun struct {
 	run     runOne
 	targets []Target
@@ -81,7 +81,7 @@ type sourceRun struct {
 	out     score.Result
 }
 
-// killsMutant runs one seed of a target, and says whether it kills the mutant.
+// killsMutant runs one seed of a target, and reports whether it kills the mutant.
 func (s *sourceRun) killsMutant(i int, seed uint64) bool {
 	t := s.targets[i]
 	o := sim.Options{Seed: seed}
@@ -109,7 +109,7 @@ func (s *sourceRun) killsMutant(i int, seed uint64) bool {
 	return true
 }
 
-// describeFailure describes a failed run by the first of its violations.
+// describeFailure describes a failed run by its first violation; empty for a passing run.
 func describeFailure(r *verdict.Run) (by, message string) {
 	switch failures := r.Failures(); {
 	case r.Panic != "":
@@ -126,9 +126,9 @@ func describeFailure(r *verdict.Run) (by, message string) {
 	return "", ""
 }
 
-// checkLostSituations looks, at the size of a sweep, for things that the true core reaches and the mutant does
-// not: situations, faults that make a difference, work that completes before and after the faults.
-// A varied scenario promises none of these.
+// checkLostSituations checks, with the seeds of a sweep, for what the original core reaches and the mutant
+// does not: situations, faults with an effect, work that completes before and after the faults. A varied
+// scenario promises none of these.
 func (s *sourceRun) checkLostSituations() {
 	for i, t := range s.targets {
 		if t.Varied {

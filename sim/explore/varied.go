@@ -8,8 +8,8 @@ import (
 	"handoff/sim"
 )
 
-// Beside is how many varied seeds a target gets for a number of plain ones: one for every fifteen.
-// `chaos run --varied` runs as many varied seeds as plain ones.
+// Beside returns the number of varied seeds of a target with this number of plain ones: one for every
+// fifteen, rounded up. `chaos run --varied` runs as many varied seeds as plain ones.
 func Beside(seeds int) int { return (seeds + 14) / 15 }
 
 // Varied returns the same targets, varied.
@@ -22,7 +22,7 @@ func Varied(targets []Target) []Target {
 	return varied
 }
 
-// seedCount is how many seeds a target gets.
+// seedCount returns the number of seeds of a target.
 func (t Target) seedCount(o Options) int {
 	if t.Varied {
 		return o.Varied
@@ -30,7 +30,7 @@ func (t Target) seedCount(o Options) int {
 	return o.Seeds
 }
 
-// Runs is how many runs a sweep of the targets has.
+// Runs returns the number of runs in a sweep of the targets.
 func Runs(targets []Target, o Options) (runs int) {
 	for _, t := range targets {
 		runs += t.seedCount(o)
@@ -71,7 +71,7 @@ func (t Target) Plain(seed uint64) (Target, []string, error) {
 	return Target{Scenario: v.Scenario, Profile: t.Profile}, v.Changes, nil
 }
 
-// runSeed runs one seed.
+// runSeed runs one seed of the target.
 func (t Target) runSeed(o sim.Options) *sim.Result {
 	plain, changes, err := t.Plain(o.Seed)
 	if err != nil {
@@ -87,7 +87,7 @@ func (t Target) runSeed(o sim.Options) *sim.Result {
 	return r
 }
 
-// strategyName is the name, in results, of the way in which the target's runs are made.
+// strategyName returns the name, in results, of how the target's runs are drawn.
 func (t Target) strategyName() string {
 	if t.Varied {
 		return verdict.Varied
