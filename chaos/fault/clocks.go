@@ -12,9 +12,9 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// This file holds the common parts of clock faults. The database's clock decides leases and
-// deadlines. A process's wall clock should decide nothing; its monotonic clock decides when the
-// process fences itself.
+// This file holds the common parts of clock faults. The database's clock decides leases and deadlines. A
+// process's wall clock should affect nothing; its monotonic clock determines when the process fences
+// itself.
 
 // maxDrift is the greatest drift that the simulator supports, in parts per million, far above that
 // of real clocks.
@@ -27,7 +27,7 @@ const (
 
 var driftForm = regexp.MustCompile(driftPattern)
 
-// clockShift is a clock that a fault moves.
+// clockShift is a fault that moves a clock.
 type clockShift struct {
 	Target string
 	// By is the shift; negative means backwards.

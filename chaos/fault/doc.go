@@ -24,10 +24,10 @@
 // A world that does not implement the interface can't run the fault. Kind.Lacks derives this from
 // the types and names the missing interface; there is no list to maintain.
 //
-// Other modules register kinds of their own in the same way, as drivers of database/sql do.
+// Other modules register their own kinds in the same way, like drivers of database/sql.
 //
-// Words: a Kind is a type of failure. A Fault is one entry of a scenario, with the fields of its
-// kind. An Injection is one fault in one run. A fault strikes its targets: processes, servers,
-// queues or links. It touches something when it makes a difference to it, such as a message that it
-// delays. A fault that touches nothing has tested nothing, and the run's verdict says so.
+// Words: a Kind is a type of failure. A Fault is one entry of a scenario, with the fields of its kind. An
+// Injection is one fault in one run. A fault strikes its targets: processes, servers, queues or links. It
+// touches something when it affects it, such as a message that it delays. A fault that touches nothing has
+// tested nothing, and the run's verdict says so.
 package fault

@@ -11,8 +11,7 @@ func init() {
 
 type drain struct{ workerTarget }
 
-// inject drains the worker. Later its supervisor starts it again, and the operator lifts the
-// cordon.
+// inject drains the worker. Later, its supervisor restarts it, and the operator lifts the cordon.
 func (*drain) inject(x *Injection, w Fleet) (func(), error) {
 	x.eachTarget(w, func(p Process) {
 		if p.Alive() && w.Cordon(x, p.Name(), true, true) {

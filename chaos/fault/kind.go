@@ -19,11 +19,11 @@ type Kind struct {
 	// Under is the YAML key that the kind shares with others, such as database, and As its name
 	// below that key, such as slow. Both are empty for a kind with a key of its own, its Name.
 	Under, As string
-	// About says in one line what happens. Example is an entry of `faults` without its braces and
-	// its `when`.
+	// About describes in one line what happens. Example is an entry of `faults` without its braces and its
+	// `when`.
 	About, Example string
-	// Ends is how the fault ends, and so which of the keys `for` and `restart_after` it takes.
-	// Kinds under one key end in the same way.
+	// Ends is how the fault ends. It determines whether the fault takes the key `for`, `restart_after` or
+	// neither. Kinds under one key end in the same way.
 	Ends Ends
 	// Keys are the YAML keys of its value. Empty if the value is a single name: a target, or As
 	// under a shared key.
@@ -36,11 +36,11 @@ type Kind struct {
 	// Draw draws an entry of `faults` of this kind, without `when`, `for` and `restart_after`.
 	// Varied runs and drawn clusters use it. nil for a kind that is never drawn.
 	Draw func(d *Dice) string
-	// Hinders says that a fault of this kind can delay an executor's detection, whatever its target
+	// Hinders reports whether a fault of this kind can delay an executor's detection, whatever its target
 	// is.
 	Hinders bool
-	// Edits says that the fault only changes rows in the database: every server and process answers
-	// as before.
+	// Edits reports whether the fault only changes or locks rows in the database, so that every server and
+	// process still answers.
 	Edits bool
 
 	blank  func() Fault
@@ -53,9 +53,9 @@ type Ends uint8
 
 // The ways to end.
 const (
-	// WithFor lasts as long as the key `for` says.
+	// WithFor lasts as long as the key `for` specifies.
 	WithFor Ends = iota
-	// WithRestart ends processes, which may come back after `restart_after`.
+	// WithRestart ends processes, which may restart after `restart_after`.
 	WithRestart
 	// ByItself ends without either key.
 	ByItself
@@ -102,10 +102,10 @@ type Bounds struct {
 	Stop time.Duration
 }
 
-// Shown is a fault whose effect only the history shows: the world can't tell whether the fault
-// touched something.
+// Shown is a fault whose effect only the history shows: the world can't detect whether the fault touched
+// something.
 type Shown interface {
-	// ShownBy says that an event proves that the fault made a difference. workers names the workers
+	// ShownBy reports whether an event proves that the fault made a difference. workers names the workers
 	// by their ids.
 	ShownBy(x *Injection, e *history.Event, workers Names) bool
 }
@@ -140,7 +140,7 @@ func Register[F any, W any, P interface {
 	registered[k.Name] = &k
 }
 
-// registrationConflict says why a kind can't be registered; empty if it can.
+// registrationConflict returns the reason why a kind can't be registered, empty if it can.
 func (k *Kind) registrationConflict() string {
 	switch {
 	case k.Name == "" || k.About == "" || k.Example == "":
@@ -201,7 +201,7 @@ func (k *Kind) Describe(f Fault) string {
 	return spacedName(k.Name)
 }
 
-// Lasts is an upper bound of the time from a fault's beginning to its last effect.
+// Lasts returns an upper bound of the time from a fault's beginning to its last effect.
 func (k *Kind) Lasts(f Fault, b Bounds) time.Duration {
 	if l, ok := f.(Lasting); ok {
 		return l.Lasts(b)
@@ -209,7 +209,7 @@ func (k *Kind) Lasts(f Fault, b Bounds) time.Duration {
 	return max(b.For, b.RestartAfter)
 }
 
-// Hampers says that a fault can delay an executor's detection, because it strikes an executor or a
+// Hampers reports whether a fault can delay an executor's detection, because it strikes an executor or a
 // server that the executor needs. An edit of rows doesn't impair the server.
 func (k *Kind) Hampers(f Fault, strikesExecutor bool) bool {
 	to := f.Strikes().Target

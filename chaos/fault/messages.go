@@ -7,8 +7,8 @@ import (
 
 // This file holds the common parts of faults that strike messages.
 
-// MessageTypes lists the types of messages that a fault can strike: those between services. The
-// canary is not among them, because an executor sends it to itself.
+// MessageTypes lists the types of messages that a fault can strike: those between services. The canary is
+// excluded, because an executor sends it to itself.
 func MessageTypes() []string {
 	var names []string
 	for i := 1; i < broker.Types; i++ {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Simulated is what the simulated world offers: every interface.
+// Simulated is the set of interfaces that the simulated world offers: all of them.
 type Simulated interface {
 	Processes
 	Machines
@@ -42,7 +42,7 @@ type Simulated interface {
 	Clocks
 }
 
-// Live is what the world of real daemons offers.
+// Live is the set of interfaces that the world of real daemons offers.
 type Live interface {
 	Processes
 	Twins
@@ -116,8 +116,8 @@ func worldInterfaces() []worldInterface {
 	}
 }
 
-// Lacks says why a world can't run the kind; empty if it can. offers is an interface type such as
-// Live, or the type of the world itself.
+// Lacks returns the reason why a world can't run the kind, empty if it can. offers is an interface type
+// such as Live, or the type of the world itself.
 func (k *Kind) Lacks(offers reflect.Type) string {
 	if offers.Implements(k.needs) {
 		return ""
@@ -130,8 +130,8 @@ func (k *Kind) Lacks(offers reflect.Type) string {
 	return "it lacks " + missingMethods(k.needs, offers)
 }
 
-// missingMethods names an interface and those of its methods that a type lacks. It is for kinds registered
-// outside this package, which may need interfaces of their own.
+// missingMethods names an interface and its methods that a type lacks. It is for kinds registered outside
+// this package, which may need interfaces of their own.
 func missingMethods(needs, offers reflect.Type) string {
 	var names []string
 	for i := range needs.NumMethod() {
@@ -144,5 +144,5 @@ func missingMethods(needs, offers reflect.Type) string {
 	return fmt.Sprintf("%v (%s)", needs, strings.Join(names, ", "))
 }
 
-// Needs says whether the kind's interface includes every method of the interface type of.
+// Needs reports whether the kind's interface includes every method of the interface type of.
 func (k *Kind) Needs(of reflect.Type) bool { return k.needs.Implements(of) }

@@ -35,7 +35,7 @@ func (i *Injection) eachTarget(w Processes, f func(p Process)) {
 	}
 }
 
-// restartLater starts the ended processes again after RestartAfter, and then ends the fault.
+// restartLater restarts the ended processes after RestartAfter, and then ends the fault.
 func (i *Injection) restartLater(w Processes) {
 	if i.RestartAfter == 0 {
 		i.Endless()

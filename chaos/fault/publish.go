@@ -45,8 +45,8 @@ const (
 	forgedDispatch attack = "forged_dispatch"
 	// bigBody is garbage of 256 KiB.
 	bigBody attack = "big_body"
-	// misplaced is a readable message in the wrong queue: news of executions in a worker's queues
-	// of dispatches and cancellations, or in one of the executors' queues.
+	// misplaced is a readable message in the wrong queue: a change of an execution in a worker's queues of
+	// dispatches and cancellations, or in one of the executors' queues.
 	misplaced attack = "misplaced"
 )
 
@@ -94,8 +94,8 @@ func (p *publish) Describe() string {
 	return "publish " + strings.ReplaceAll(string(p.What), "_", " ") + " to " + p.Target
 }
 
-// Flood is how many messages f puts into the queues of workers' dispatches, before what comes later;
-// 0 if none. (Forged cancellations go to another queue.)
+// Flood returns the number of messages that f publishes to workers' dispatch queues; 0 if none. (Forged
+// cancellations go to another queue.)
 func Flood(f Fault) int {
 	p, published := f.(*publish)
 	if !published || p.What == forgedCancel || slices.Contains(ExecutorQueues(), p.Target) {
@@ -125,7 +125,7 @@ func (p *publish) inject(x *Injection, w Publisher) (func(), error) {
 	return nil, nil
 }
 
-// attackedQueues names the queues to which the messages go.
+// attackedQueues names the queues to which the messages are published.
 func (p *publish) attackedQueues(x *Injection, w Publisher) (names []string) {
 	if p.What == forgedCancel || p.What == misplaced {
 		for _, r := range w.Registered() {
@@ -143,8 +143,8 @@ func (p *publish) attackedQueues(x *Injection, w Publisher) (names []string) {
 	return names
 }
 
-// nextBatch makes the next n messages for each queue. It takes the executions they name from the
-// database; a real attacker would learn them from published messages.
+// nextBatch makes the next n messages for each queue. It reads the executions that they name from the
+// database; a real attacker would know them from published messages.
 func (p *publish) nextBatch(n, left int, queues []string, w Publisher) (all []Forged, err error) {
 	var running []execution.Execution
 	if p.What == forgedCancel || p.What == forgedDispatch {

@@ -23,7 +23,7 @@ type Reader struct {
 
 	keys    yamlfile.Mapping
 	cluster Cluster
-	// judged says that the cluster was read without errors, so names can be checked against it.
+	// judged reports whether the cluster was read without errors, so that names can be checked against it.
 	judged bool
 	kind   *Kind
 	begins Begins
@@ -107,7 +107,7 @@ func (r *Reader) DurationOf(key string) time.Duration {
 	return 0
 }
 
-// Rate reads a share in millionths; if the file lacks it, the share is all.
+// Rate reads a share in millionths; without the key, it is 1,000,000.
 func (r *Reader) Rate(key string) uint64 {
 	if n := r.At(key); n != nil {
 		share, _ := r.Share(n, key)
@@ -126,8 +126,8 @@ type Entry struct {
 	For *yaml.Node
 }
 
-// Read finds the kind of an entry of `faults` and reads its fields. ok is false if the entry names
-// no kind. All other problems were noted. judged says that the cluster was read without errors.
+// Read finds the kind of an entry of `faults` and reads its fields. ok is false if the entry names no kind.
+// All other problems were noted. judged reports whether the cluster was read without errors.
 func Read(r *yamlfile.Reader, entry yamlfile.Mapping, c Cluster, judged bool, b Begins) (e Entry, ok bool) {
 	var keys []string
 	for _, g := range kindGroups() {
@@ -150,7 +150,7 @@ func Read(r *yamlfile.Reader, entry yamlfile.Mapping, c Cluster, judged bool, b 
 	return e, true
 }
 
-// refuseCount refuses an entry without a kind or with two.
+// refuseCount refuses an entry without a kind or with several.
 func refuseCount(r *yamlfile.Reader, entry yamlfile.Mapping, keys []string) {
 	if len(keys) > 1 {
 		slices.SortFunc(keys, func(a, b string) int {
@@ -198,7 +198,7 @@ func keysOf(all []kindGroup) (keys []string) {
 	return keys
 }
 
-// yamlKey is the key of the file that names the kind, alone or with others.
+// yamlKey returns the key of the file that names the kind, alone or shared with others.
 func (k *Kind) yamlKey() string {
 	if k.Under != "" {
 		return k.Under
@@ -206,16 +206,15 @@ func (k *Kind) yamlKey() string {
 	return k.Name
 }
 
-// HasFor says that the kind's value may contain `for`.
+// HasFor reports whether the kind's value may contain `for`.
 func (k *Kind) HasFor() bool {
 	return slices.ContainsFunc(k.Keys, func(key yamlfile.Key) bool { return key.Name == "for" })
 }
 
-// isSingleKind says that the key names a single kind.
+// isSingleKind reports whether the key names a single kind.
 func (kg kindGroup) isSingleKind() bool { return kg.kinds[0].Under == "" }
 
-// kindNames lists the kinds' names under the key, either of those that take a mapping or of those that
-// don't.
+// kindNames lists the names, under the key, of the kinds that take a mapping or of the kinds that don't.
 func (kg kindGroup) kindNames(mapping bool) (names []string) {
 	for _, k := range kg.kinds {
 		if (len(k.Keys) > 0) == mapping {
@@ -225,7 +224,7 @@ func (kg kindGroup) kindNames(mapping bool) (names []string) {
 	return names
 }
 
-// kindNamed returns a kind by its name under the key.
+// kindNamed returns a kind by its name under the key, nil if there is none.
 func (kg kindGroup) kindNamed(as string) *Kind {
 	i := slices.IndexFunc(kg.kinds, func(k *Kind) bool { return k.As == as })
 	if i < 0 {
@@ -310,7 +309,7 @@ func (kg kindGroup) checkKeys(r *Reader, k *Kind) {
 	}
 }
 
-// mappingShape is the mapping under the key: the keys of all its kinds.
+// mappingShape returns the mapping under the key: the keys of all its kinds.
 func (kg kindGroup) mappingShape() yamlfile.Shape {
 	s := yamlfile.NewShape(kg.key)
 	for _, k := range kg.kinds {
@@ -325,7 +324,7 @@ func (kg kindGroup) mappingShape() yamlfile.Shape {
 	return s
 }
 
-// valueSchema is the schema of the key's value.
+// valueSchema returns the schema of the key's value.
 func (kg kindGroup) valueSchema() yamlfile.Schema {
 	object := kg.mappingShape().Object()
 	words, mapped := kg.kindNames(false), kg.kindNames(true)
@@ -348,8 +347,8 @@ func (kg kindGroup) valueSchema() yamlfile.Schema {
 	return yamlfile.Schema{"oneOf": append(kg.wordSchemas(words), object)}
 }
 
-// wordSchemas are the kinds that are one word, each with what it does: an editor shows it beside the
-// word.
+// wordSchemas returns a schema for each kind that is a single word, with a description that editors show
+// next to the word.
 func (kg kindGroup) wordSchemas(words []string) (each []any) {
 	for _, as := range words {
 		each = append(each, yamlfile.Schema{"const": as, "description": kg.kindNamed(as).About})
@@ -357,7 +356,7 @@ func (kg kindGroup) wordSchemas(words []string) (each []any) {
 	return each
 }
 
-// aboutText describes the key in editors and lists.
+// aboutText describes the key, for editors and lists.
 func (kg kindGroup) aboutText() string {
 	if kg.isSingleKind() {
 		return kg.kinds[0].About
@@ -378,7 +377,7 @@ func Keys() []yamlfile.Key {
 	return keys
 }
 
-// Schemas adds what a shape can't express: which other keys an entry has with each kind.
+// Schemas returns rules that a shape can't express: which other keys an entry has with each kind.
 func Schemas() []any {
 	var all []any
 	for _, g := range kindGroups() {
@@ -403,7 +402,7 @@ func Schemas() []any {
 	return all
 }
 
-// The keys that several kinds have.
+// These keys belong to several kinds.
 
 func forKey() yamlfile.Key {
 	return yamlfile.Optional("for", "how long it lasts", DrawnSchema("for"))

@@ -18,7 +18,7 @@ func init() {
 
 type sickWorker struct{ workerTarget }
 
-// ShownBy implements Shown: a worker that could not start an action gives the execution back as
+// ShownBy implements Shown: a worker that could not start an action releases the execution as
 // worker_unavailable.
 func (*sickWorker) ShownBy(x *Injection, e *history.Event, workers Names) bool {
 	return e.Kind == history.Transition && e.From == execution.Running && e.Reason == execution.WorkerUnavailable &&

@@ -25,7 +25,7 @@ func init() {
 // stopCutShort models a supervisor that kills a process which is slow to stop.
 type stopCutShort struct {
 	Target string
-	// After is how long the process gets.
+	// After is how long the process may take to stop.
 	After time.Duration
 }
 

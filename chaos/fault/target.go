@@ -67,8 +67,8 @@ type Span struct{ Least, Most time.Duration }
 // Cluster lists a scenario's processes by name, in the order of the file.
 type Cluster struct{ Executors, Workers []string }
 
-// Select returns the processes that a target may mean and how many of them the fault strikes: one
-// of one for a name, one of all for "any", half of them rounded up, or all. None for a server or an
+// Select returns the processes that a target may mean and how many of them the fault strikes: one of one
+// for a name, one of all for "any", half of them rounded up, or all. It returns none for a server or an
 // executors' queue.
 func (c Cluster) Select(target string) (names []string, count int) {
 	switch target {
@@ -135,5 +135,5 @@ func queueBindings(x *Injection, target string, mq config.RabbitMQ, w Registry) 
 	return all
 }
 
-// spacedName is a kind's name with spaces for underscores.
+// spacedName returns a kind's name with spaces for underscores.
 func spacedName(kind string) string { return strings.ReplaceAll(kind, "_", " ") }
