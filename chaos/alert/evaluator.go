@@ -1,5 +1,5 @@
-// Package alert judges the alert rules of core/telemetry over a run: it receives the figures that
-// the core reports and evaluates the rules every sample interval, as Prometheus would.
+// Package alert evaluates the alert rules of core/telemetry during a run: it receives the core's figures
+// and evaluates the rules every sample interval, as Prometheus would.
 package alert
 
 import (
@@ -10,8 +10,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// Evaluator receives the figures of all processes of a run and judges the rules. Only one task at a
-// time may use it.
+// Evaluator receives the figures of all processes of a run and evaluates the rules. Only one task at a time
+// may use it.
 type Evaluator struct {
 	table []telemetry.Info
 	rules []*rule
@@ -75,7 +75,7 @@ func (e *Evaluator) Look(now time.Duration) (changes []Change) {
 	return changes
 }
 
-// Firing says whether an alert fires.
+// Firing reports whether an alert fires.
 func (e *Evaluator) Firing(name string) bool {
 	for _, r := range e.rules {
 		if r.Name == name {
@@ -111,14 +111,13 @@ func (e *Evaluator) judgeRule(r *rule) bool {
 	return samples >= r.Samples && per > 0 && of*100 > r.Above*per
 }
 
-// isCounter says that a query selects a counter.
+// isCounter reports whether a query selects a counter.
 func (e *Evaluator) isCounter(q *telemetry.Query) bool {
 	return e.table[q.Figure].Kind == telemetry.Counter
 }
 
-// queryValue is a query's present value: a counter's sum, or for gauges the sum over all gauges that the
-// query selects, each from the process where it is largest. It is unknown until a process has
-// reported it.
+// queryValue returns a query's current value: the sum of the selected counters, or the sum of the selected
+// gauges, each from the process where it is largest. It is unknown until a process has reported it.
 func (e *Evaluator) queryValue(q *telemetry.Query) (sum int64, known bool) {
 	if e.table[q.Figure].Kind != telemetry.Gauge {
 		return seriesTotal(e.counters, q), true
@@ -142,7 +141,7 @@ func (e *Evaluator) queryValue(q *telemetry.Query) (sum int64, known bool) {
 	return sum, len(largest) > 0
 }
 
-// seriesTotal is the sum of the series that a query selects.
+// seriesTotal returns the sum of the series that a query selects.
 func seriesTotal(of []map[telemetry.Labels]int64, q *telemetry.Query) (sum int64) {
 	for l, v := range of[q.Figure] { //detlint:ok a sum does not depend on the order
 		if q.Matches(l) {

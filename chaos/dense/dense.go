@@ -1,9 +1,9 @@
-// Package dense holds a value for each of many consecutive numbers, as executions and messages have them: a table costs
-// less time and less memory than a map of them, and few cache lines are touched by those that are alive together.
+// Package dense maps consecutive numbers, such as those of executions and messages, to values. A table
+// takes less time and memory than a map, and values in use at the same time share few cache lines.
 //
-// Values stand in pages of pageSize consecutive numbers. A page whose last value goes is used again for the next one that
-// is needed, so that a table is as large as what is alive, and not as what ever was. Numbers that lie far apart, which
-// only a file from elsewhere has, cost a page each and no more.
+// Values are stored in pages of pageSize consecutive numbers. A page that becomes empty is reused, so a
+// table is as large as its current content. Numbers that are far apart, as in a foreign file, cost one page
+// each.
 package dense
 
 import (
@@ -20,9 +20,9 @@ const (
 
 // Table is a table of values by number. The zero value is empty and ready for use. It is for one task at a time.
 type Table[K ~int64 | ~uint64, V any] struct {
-	// last is the page that was used last: those that are alive together stand in few.
+	// last is the most recently used page, because most accesses hit the same page.
 	last *page[V]
-	// chains are the pages by a hash of their numbers, 1 << width of them.
+	// chains hold the pages by a hash of their numbers; there are 1 << width of them.
 	chains []*page[V]
 	width  uint
 	pages  int
@@ -30,18 +30,18 @@ type Table[K ~int64 | ~uint64, V any] struct {
 	values int
 }
 
-// page holds the values of pageSize consecutive numbers, of which used has a bit for each that is there.
+// page holds the values of pageSize consecutive numbers. used has a bit for each present value.
 type page[V any] struct {
 	number uint64
 	used   uint64
-	next   *page[V] // in its chain, or among the spare ones
+	next   *page[V] // next page in its chain, or next spare page
 	values [pageSize]V
 }
 
-// Len is how many values there are.
+// Len returns the number of values.
 func (t *Table[K, V]) Len() int { return t.values }
 
-// At returns the place of a value, nil if there is none. It is valid until the value is deleted.
+// At returns a pointer to a value, nil if there is none. It is valid until the value is deleted.
 func (t *Table[K, V]) At(k K) *V {
 	if p := t.findPage(uint64(k) >> pageBits); p != nil && p.used>>(uint64(k)%pageSize)&1 != 0 {
 		return &p.values[uint64(k)%pageSize]
@@ -57,11 +57,11 @@ func (t *Table[K, V]) Get(k K) (v V) {
 	return v
 }
 
-// Set puts a value in the place of the one that there may be.
+// Set stores a value, and replaces an existing one.
 func (t *Table[K, V]) Set(k K, v V) { *t.Make(k) = v }
 
-// Make returns the place of a value, which begins as the zero value if there was none. It is valid until the value is
-// deleted.
+// Make returns a pointer to a value, which it creates as the zero value if there is none. It is valid until
+// the value is deleted.
 func (t *Table[K, V]) Make(k K) *V {
 	number := uint64(k) >> pageBits
 	p := t.findPage(number)
@@ -91,8 +91,8 @@ func (t *Table[K, V]) Delete(k K) {
 	}
 }
 
-// All calls yield for each value, by number as it is without a sign. A value may be deleted, or added, meanwhile: one that
-// is added may be left out.
+// All iterates over all values in the order of their numbers, taken as unsigned. Values may be deleted or
+// added during the iteration; added ones may be left out.
 func (t *Table[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		numbers := make([]uint64, 0, t.pages)
@@ -103,7 +103,7 @@ func (t *Table[K, V]) All() iter.Seq2[K, V] {
 		}
 		slices.SortFunc(numbers, cmp.Compare)
 		for _, n := range numbers {
-			// The page may have gone, and come again for other numbers.
+			// The page may have been removed, and reused for other numbers.
 			p := t.findPage(n)
 			if p == nil {
 				continue
@@ -135,8 +135,8 @@ func (t *Table[K, V]) findPage(number uint64) *page[V] {
 	return nil
 }
 
-// chainIndex is the place of a page's chain: the upper bits of a product with the golden ratio, so that neither consecutive
-// numbers nor those at regular distances share a chain.
+// chainIndex returns the index of a page's chain: the upper bits of a product with the golden ratio, so
+// that neither consecutive nor regularly spaced numbers share a chain.
 func (t *Table[K, V]) chainIndex(number uint64) uint64 {
 	return number * 0x9E3779B97F4A7C15 >> (64 - t.width)
 }
@@ -173,7 +173,7 @@ func (t *Table[K, V]) growChains() {
 	}
 }
 
-// dropPage takes an empty page out.
+// dropPage removes an empty page and keeps it as a spare.
 func (t *Table[K, V]) dropPage(p *page[V]) {
 	for at := &t.chains[t.chainIndex(p.number)]; ; at = &(*at).next {
 		if *at == p {

@@ -25,11 +25,11 @@ type Injector struct {
 
 	mu  sync.Mutex
 	all []*injection
-	// watching counts the faults that wait for an event: their trigger, or evidence that they
-	// touched something. While it is 0, Observe does nothing.
+	// watching counts the faults that wait for an event: their trigger, or evidence of their effect. While
+	// it is 0, Observe does nothing.
 	watching atomic.Int32
-	// waiting are the faults whose trigger has not come. pending counts what must end before the
-	// run can end: faults whose time is known, and holds.
+	// waiting are the faults whose trigger has not occurred. pending counts what must end before the run
+	// can end: scheduled and active faults, and holds.
 	waiting []*injection
 	pending int
 	stopped bool
@@ -50,9 +50,9 @@ type InjectorOptions struct {
 	Workers fault.Names
 	// Fail is called when the world itself failed.
 	Fail func(error)
-	// Without lists kinds of faults to leave out, so that a test can show that they are missed.
+	// Without lists kinds of faults to leave out, so that a test can show that their absence is detected.
 	Without []string
-	// LeaveOut lists single faults to leave out, by their index. The draws of the others stay.
+	// LeaveOut lists single faults to leave out, by their index. The other faults draw the same numbers.
 	LeaveOut []int
 }
 
@@ -61,16 +61,16 @@ type injection struct {
 	fault.Injection
 	in   *Injector
 	spec *scenario.Fault
-	// trigger is the event that it waits for, nil for a time. shown is set for a fault whose effect
-	// shows only in events.
+	// trigger is the event that it waits for, nil if it begins at a time. shown is set for a fault whose
+	// effect shows only in events.
 	trigger *scenario.Trigger
 	shown   fault.Shown
 
 	// The injector's lock guards the rest.
-	seen    int // of its trigger
+	seen    int // occurrences of its trigger
 	fired   bool
 	touched bool
-	// over says that it is no longer pending.
+	// over reports whether it is no longer pending.
 	over  bool
 	began time.Duration
 	ended time.Duration // 0 while it lasts, and always if it has no end
@@ -95,8 +95,8 @@ func NewInjector(o InjectorOptions) *Injector {
 	return in
 }
 
-// Arm schedules the faults that begin at a time, and starts to wait for the triggers of the others.
-// Call it once.
+// Arm schedules the faults that begin at a time, and starts waiting for the triggers of the others. Call it
+// once.
 func (in *Injector) Arm() {
 	for _, x := range in.all {
 		when := &x.spec.When
@@ -137,7 +137,7 @@ func (in *Injector) Observe(e *history.Event) {
 	}
 }
 
-// takeTriggered removes the faults whose trigger has come from the waiting ones and returns them.
+// takeTriggered removes the faults that an event triggers from the waiting ones, and returns them.
 func (in *Injector) takeTriggered(e *history.Event) (come []*injection) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -169,8 +169,8 @@ func (in *Injector) shownBy(e *history.Event) (all []*injection) {
 	return all
 }
 
-// Busy says that a fault has not ended yet or that the run is held. A fault whose trigger has not
-// come doesn't count, because the trigger may never come.
+// Busy reports whether a fault has not ended yet or the run is held. A fault whose trigger has not occurred
+// doesn't count, because the trigger may never occur.
 func (in *Injector) Busy() bool {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -230,8 +230,8 @@ func (inj *injection) drawTargets() (chosen []string) {
 	return chosen
 }
 
-// boundaryEvent is the event of its beginning or end, with its kind, its targets and, for links, their
-// other ends.
+// boundaryEvent returns the event of the fault's beginning or end, with its kind, its targets and, for
+// links, their other ends.
 func (inj *injection) boundaryEvent(kind history.Kind) history.Event {
 	to := inj.spec.Spec.Strikes()
 	e := history.Event{Kind: kind, Fault: inj.Name, Text: inj.Kind.Name, Process: to.Target, Queue: to.Messages}

@@ -17,14 +17,14 @@ import (
 
 // Judges turn the history of a run into a verdict. They implement history.Sink.
 type Judges struct {
-	// Suite judges the invariants. A world adds to it the facts that only the world knows.
+	// Suite judges the invariants. A world adds facts to it that only the world knows.
 	Suite *invariant.Suite
 
 	scenario *scenario.Scenario
 	profile  config.Profile
-	// waiting are the last events, which only the suite has seen; the other sinks are needed only
-	// at the end. They see many events at once, because that keeps the code of the suite and of the
-	// run in the processor's cache.
+	// waiting are the last events, which only the suite has received. The other sinks are needed only at
+	// the end. They receive many events at once, which keeps the code of the suite and of the run in the
+	// processor's cache.
 	waiting  [eventsAtOnce]history.Event
 	waits    int
 	hash     *history.Hasher
@@ -34,12 +34,12 @@ type Judges struct {
 	accepted acceptanceLosses
 }
 
-// eventsAtOnce is the number of events that wait: eight kilobytes, a quarter of a processor's
-// fastest cache.
+// eventsAtOnce is the largest number of waiting events: eight kilobytes, a quarter of a processor's fastest
+// cache.
 const eventsAtOnce = 32
 
-// NewJudges returns judges that have seen no event. c is the configuration of the run, scaled like
-// the scenario. only lists the numbers of the invariants to judge, nil for all.
+// NewJudges returns judges without events. c is the configuration of the run, scaled like the scenario.
+// only lists the numbers of the invariants to judge, nil for all.
 func NewJudges(s *scenario.Scenario, p config.Profile, c config.Config, only []int) *Judges {
 	expected := s.Expect(p)
 	j := &Judges{
@@ -52,7 +52,7 @@ func NewJudges(s *scenario.Scenario, p config.Profile, c config.Config, only []i
 	return j
 }
 
-// Observe implements history.Sink. Log lines of the core are no evidence.
+// Observe implements history.Sink. It ignores the core's log lines, which are no evidence.
 func (j *Judges) Observe(e *history.Event) {
 	if e.Kind == history.Logged {
 		return
@@ -75,7 +75,7 @@ func (j *Judges) flushWaiting() {
 	}
 }
 
-// Events is the number of events seen.
+// Events returns the number of observed events.
 func (j *Judges) Events() uint64 {
 	j.flushWaiting()
 	return j.hash.Events()
@@ -88,21 +88,21 @@ type Ending uint8
 const (
 	// Settled: nothing was left to do.
 	Settled Ending = iota
-	// Unsettled: its time ran out before that.
+	// Unsettled: its time ran out before it came to rest.
 	Unsettled
-	// Cut: it was broken off, because an invariant was violated or the run took more steps than
-	// allowed. Findings so far count, but conditions for the end of a run are not judged.
+	// Cut: it was ended early, because an invariant was violated or it took more steps than allowed.
+	// Findings so far count, but conditions for the end of a run are not judged.
 	Cut
 	// Unjudged: it proves nothing about the invariants.
 	Unjudged
 )
 
-// Outcome is what a world knows about a run that has ended.
+// Outcome holds a world's knowledge of a run that has ended.
 type Outcome struct {
 	Seed   uint64
 	Mutant string
 	Ending Ending
-	// Panic and GaveUp are those of verdict.Run.
+	// Panic and GaveUp are as in verdict.Run.
 	Panic, GaveUp string
 	Faults        []verdict.FaultCount
 	Steps         uint64
@@ -111,15 +111,15 @@ type Outcome struct {
 	Rows []*execution.Execution
 	// Workers are the names of the workers, for messages.
 	Workers map[execution.WorkerID]string
-	// Cut says that the run was broken off because it took more steps than allowed; its Ending is
+	// Cut reports whether the run was ended early because it took more steps than allowed; its Ending is
 	// Cut.
 	Cut bool
-	// Abandoned says that the submitting process was killed, so not everything need have been
-	// accepted.
+	// Abandoned reports whether the submitting process may have been killed, so that not everything must
+	// have been accepted.
 	Abandoned bool
 }
 
-// Verdict judges the run that the judges have seen. Call it once, after the last event.
+// Verdict judges the observed run. Call it once, after the last event.
 func (j *Judges) Verdict(o Outcome) verdict.Run {
 	j.flushWaiting()
 	r := verdict.Run{
@@ -142,8 +142,8 @@ func (j *Judges) Verdict(o Outcome) verdict.Run {
 	return r
 }
 
-// judgeEnd adds to a run the findings of the invariants, and the results of the scenario's
-// expectations on the rows at the end of the run.
+// judgeEnd adds the invariants' findings to a run, and judges the scenario's expectations by the rows at
+// the end of the run.
 func (j *Judges) judgeEnd(r *verdict.Run, findings []invariant.Finding, o *Outcome, accepted bool) {
 	invariant.NameWorkers(findings, o.Workers)
 	for _, f := range findings {
@@ -160,7 +160,7 @@ func (j *Judges) judgeEnd(r *verdict.Run, findings []invariant.Finding, o *Outco
 	j.tally.judgeBounds(r, "rows", e.Rows, r.Rows, all)
 }
 
-// Violation is the violation that a finding of a run with a seed is.
+// Violation returns the violation for a finding in a run with this seed.
 func Violation(f *invariant.Finding, seed uint64) verdict.Violation {
 	return verdict.Violation{
 		Invariant: f.Invariant.Number, Name: f.Invariant.Name, Statement: f.Invariant.Statement, Seed: seed,
@@ -176,7 +176,7 @@ func statusCounts(rows []*execution.Execution) (n [execution.Statuses]int64) {
 	return n
 }
 
-// lastRows are the last rows of the chains, in the order of the chains' first rows.
+// lastRows returns the last rows of the chains, in the order of the chains' first rows.
 func lastRows(rows []*execution.Execution) (list []*execution.Execution) {
 	list = make([]*execution.Execution, 0, len(rows))
 	var last dense.Table[execution.ID, int]
@@ -193,7 +193,7 @@ func lastRows(rows []*execution.Execution) (list []*execution.Execution) {
 	return list
 }
 
-// terminalStatus returns a terminal status as it is, and None for any other: stuck.
+// terminalStatus returns a terminal status unchanged, and None (stuck) for any other.
 func terminalStatus(s execution.Status) execution.Status {
 	if oracle.Terminal(s) {
 		return s
@@ -201,15 +201,15 @@ func terminalStatus(s execution.Status) execution.Status {
 	return execution.None
 }
 
-// acceptanceLosses counts executions that were accepted and then lost with the database's latest writes.
+// acceptanceLosses counts accepted executions that were lost with the database's latest writes.
 type acceptanceLosses struct {
-	// at is when each execution was accepted that a standby lacks because it has stopped following.
+	// at holds the times at which executions were accepted, while a later fault may lose them.
 	at    []time.Duration
 	fails int
 	lost  int64
 }
 
-// countRewinds sets how many faults may lose accepted executions.
+// countRewinds counts the faults that may lose accepted executions.
 func (a *acceptanceLosses) countRewinds(s *scenario.Scenario) {
 	for i := range s.Faults {
 		if s.Faults[i].Kind.Rewinds() {
@@ -236,8 +236,8 @@ func (a *acceptanceLosses) Observe(e *history.Event) {
 	}
 }
 
-// checkAcceptance demands that everything submitted was accepted in the end, because a client tries
-// until it is. lost is the number of executions that the database may have lost after that.
+// checkAcceptance requires that every submission was finally accepted, because clients retry until it is.
+// lost is the number of accepted executions that the database may have lost.
 func checkAcceptance(r *verdict.Run, s *scenario.Scenario, lost int64) {
 	var originals int64
 	for _, n := range r.Chains {
@@ -249,7 +249,7 @@ func checkAcceptance(r *verdict.Run, s *scenario.Scenario, lost int64) {
 	}
 }
 
-// judgeBounds judges the scenario's expectations of every run on the counted rows.
+// judgeBounds judges a list of the scenario's expectations by the counted rows.
 func (t *tally) judgeBounds(r *verdict.Run, what string, bounds []scenario.Bound, counts [execution.Statuses]int64, rows []*execution.Execution) {
 	total := int64(len(rows))
 	for _, b := range bounds {

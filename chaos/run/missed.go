@@ -23,18 +23,18 @@ type moment struct {
 
 // shortfall explains an unmet bound: the executions that missed it, in groups.
 type shortfall struct {
-	// lines has a sentence for each group, the largest first; those that others caused come last.
+	// lines has a sentence for each group, the largest first; groups that others caused come last.
 	lines []string
-	// first is the execution of the first group whose end came first. Its story is the one to read.
+	// first is the execution of the first group that ended first. Its story explains most.
 	first execution.ID
 	// ended is the moment of its end, zero if it has not ended.
 	ended moment
-	// missed are all of them.
+	// missed are all executions that missed the bound.
 	missed []execution.ID
 }
 
-// explainShortfall finds the executions that missed a bound. Where too few ended as demanded, these are the
-// others; where too many did, these are the ones that did. rows are the counted executions.
+// explainShortfall finds the executions that missed a bound. If too few ended as demanded, these are the
+// others; if too many did, these are the ones that did. rows are the counted executions.
 func (t *tally) explainShortfall(b scenario.Bound, of execution.Status, found, total int64, rows []*execution.Execution) (s shortfall) {
 	few := tooFew(b, found, total)
 	groups, lasts := make(map[string][]*execution.Execution), make(map[execution.ID]*execution.Execution)
@@ -84,7 +84,7 @@ func (t *tally) explainShortfall(b scenario.Bound, of execution.Status, found, t
 	return s
 }
 
-// causedRank is 1 for a group of executions that were skipped because of others, otherwise 0.
+// causedRank returns 1 for a group of executions that were skipped because of others, otherwise 0.
 func causedRank(group []*execution.Execution) int {
 	if group[0].FailureReason == execution.ParentFailed {
 		return 1
@@ -92,7 +92,7 @@ func causedRank(group []*execution.Execution) int {
 	return 0
 }
 
-// parentsOf says why executions were skipped: how their parents ended, and one parent as an example.
+// parentsOf describes why executions were skipped: how their parents ended, with one parent as an example.
 // lasts are the last rows of chains.
 func parentsOf(skipped []*execution.Execution, lasts map[execution.ID]*execution.Execution) string {
 	counts := make(map[string]int)
@@ -115,7 +115,7 @@ func parentsOf(skipped []*execution.Execution, lasts map[execution.ID]*execution
 	return text + fmt.Sprintf("%d is a child of %d)", skipped[0].ID, skipped[0].Parent)
 }
 
-// whyUnserved says of the workers that were there why they got no work.
+// whyUnserved explains why the registered workers got no work.
 func (t *tally) whyUnserved() (lines []string) {
 	for _, id := range slices.Sorted(maps.Keys(t.idle)) {
 		lines = append(lines, t.idle[id]+" registered and never became active, so it got no work")
@@ -127,7 +127,7 @@ func (t *tally) whyUnserved() (lines []string) {
 	return lines
 }
 
-// tooFew says whether an unmet bound demands more executions than there are.
+// tooFew reports whether an unmet bound demands more executions than there are.
 func tooFew(b scenario.Bound, found, total int64) bool {
 	switch b.Op {
 	case ">=", ">":
@@ -142,7 +142,7 @@ func tooFew(b scenario.Bound, found, total int64) bool {
 	}
 }
 
-// describeFate says of an execution which action it was of, and how and why it ended, or what it waits for.
+// describeFate describes an execution: its action, and how and why it ended or what it waits for.
 func (t *tally) describeFate(e *execution.Execution) string {
 	of := ""
 	if e.Action.Ref != "" {
@@ -152,7 +152,7 @@ func (t *tally) describeFate(e *execution.Execution) string {
 		return of + t.describeWait(e)
 	}
 	how := of + "ended as " + e.Status.String()
-	// Which part carried a client's request out does not matter.
+	// The part that executed a client's request does not matter.
 	if e.Status == execution.Cancelled && t.asked[e.Chain()] {
 		return how + ", as a client had asked"
 	}
@@ -181,7 +181,7 @@ func (t *tally) describeFate(e *execution.Execution) string {
 	return how
 }
 
-// describeRunTimes says how long the runs of an action take, and how long they may.
+// describeRunTimes describes how long the runs of an action take, and how long they may take.
 func (t *tally) describeRunTimes(e *execution.Execution) string {
 	a := t.actions[e.Action.Ref]
 	if a == nil {
@@ -194,7 +194,7 @@ func (t *tally) describeRunTimes(e *execution.Execution) string {
 	return fmt.Sprintf(" (a run takes %s and may take %v)", takes, oracle.RunTimeout(&e.Action))
 }
 
-// describeWait says in which status an execution is stuck, and what it waits for.
+// describeWait describes the status in which an execution is stuck, and what it waits for.
 func (t *tally) describeWait(e *execution.Execution) string {
 	how := "stuck in " + e.Status.String() + ": "
 	switch e.Status {
@@ -223,7 +223,7 @@ func (t *tally) describeWait(e *execution.Execution) string {
 	}
 }
 
-// workerName is the name of a worker, or its number if it never registered.
+// workerName returns the name of a worker, or its number if it never registered.
 func (t *tally) workerName(id execution.WorkerID) string {
 	if name := t.names[id]; name != "" {
 		return name

@@ -26,18 +26,18 @@ type tally struct {
 	// last is the moment of each execution's last transition; names are the workers' names.
 	last  dense.Table[execution.ID, moment]
 	names map[execution.WorkerID]string
-	// asked has the first executions of the chains that a client asked to cancel.
+	// asked holds the first executions of the chains that a client asked to cancel.
 	asked map[execution.ID]bool
 	// idle are the workers that registered and were never active, by name.
 	idle map[execution.WorkerID]string
-	// poisoned is the first message that died with a header because of which the broker creates no
-	// queue any more; its kind is NoKind if there was none.
+	// poisoned is the first death of a message whose header stops the broker from creating queues; its kind
+	// is NoKind if there was none.
 	poisoned history.Event
-	// actions are those of the scenario, by their references.
+	// actions are the scenario's actions, by their references.
 	actions map[string]*scenario.Action
 }
 
-// newTally returns a tally of a run of s that looks for these error texts.
+// newTally returns a tally for a run of s that counts failures with these error texts.
 func newTally(s *scenario.Scenario, texts []string) *tally {
 	t := &tally{
 		wanted: texts, texts: make(map[string]int), detection: make(map[string]time.Duration),
@@ -99,8 +99,8 @@ func (t *tally) Observe(e *history.Event) {
 	}
 }
 
-// The kinds of detection that are timed: from a worker's last heartbeat to its loss, from a
-// dispatch to its take-back, and from the end of an execution to the handling of that end.
+// The kinds of detection that are timed: from a worker's last heartbeat to its loss, from a dispatch to its
+// reclaim, and from the end of an execution to the handling of that end.
 const (
 	LostWorker = "lost worker"
 	Unclaimed  = "unclaimed"

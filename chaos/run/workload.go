@@ -20,8 +20,8 @@ type Client interface {
 	// Cancel requests the cancellation of an execution. If it has already ended, Cancel returns no
 	// error.
 	Cancel(ctx context.Context, id execution.ID) error
-	// Registered says whether a worker has ever registered under this name, so that an execution
-	// can be pinned to it.
+	// Registered reports whether a worker has ever registered under this name, so that an execution can be
+	// pinned to it.
 	Registered(worker string) bool
 }
 
@@ -41,9 +41,9 @@ type Request struct {
 type Answer struct {
 	// ID is the execution, 0 if there is none.
 	ID execution.ID
-	// Existed says that an earlier request with the same key had created the execution.
+	// Existed reports whether an earlier request with the same key had created the execution.
 	Existed bool
-	// Refused says why there is no execution; empty if there is one.
+	// Refused is the reason why there is no execution; empty if there is one.
 	Refused string
 }
 
@@ -64,14 +64,13 @@ type WorkloadOptions struct {
 	// Known is called, in a task, for each answer with the execution of an earlier request with the
 	// same key; may be nil.
 	Known func(r *Request, id execution.ID)
-	// Refused is called, in a task, for a request that created no execution; the request is not
-	// repeated. May be nil. In both cases, Known and Refused, Judge finds that not everything was
-	// accepted.
+	// Refused is called, in a task, for a request that created no execution; the request is not repeated.
+	// May be nil. In both cases, Judges then finds that not everything was accepted.
 	Refused func(why string)
 }
 
-// Workload submits and cancels what the scenario says, as users of the API would: with idempotency
-// keys, from many tasks, and knowing an execution only from the answer to a request.
+// Workload submits and cancels executions as the scenario specifies, like users of the API: with
+// idempotency keys, from many tasks, and knowing an execution only from the answer to a request.
 type Workload struct {
 	o WorkloadOptions
 
@@ -109,20 +108,20 @@ func (w *Workload) Start(ctx context.Context) {
 	}
 }
 
-// Submitting says whether a step is unfinished.
+// Submitting reports whether a step is unfinished.
 func (w *Workload) Submitting() bool {
 	return w.left.Load() > 0
 }
 
-// Abandon says that the submitting process has died: nothing more was requested.
+// Abandon notes that the submitting process has died, so that nothing more is submitted.
 func (w *Workload) Abandon() {
 	w.left.Store(0)
 }
 
 func (w *Workload) finishStep() { w.left.Add(-1) }
 
-// pinPoll is how often a load checks whether the worker to which it is pinned has registered.
-// Before that, a real user would get an error for each attempt.
+// pinPoll is how often a load checks whether the worker to which it is pinned has registered. Before that,
+// a real user would get errors.
 const pinPoll = 100 * time.Millisecond
 
 // submitLoad submits one load; first is the number of its first execution. Items due at the same time go
@@ -182,17 +181,16 @@ func (w *Workload) submitRequest(ctx context.Context, l scenario.Load, from int,
 	}
 }
 
-// A user who gets an error, but not that the request is wrong, repeats the request: after
-// userPause, from the sixtieth time on after ten times that, and userAttempts times in all. That is
-// longer than any outage in a scenario or a varied run, so the system is to blame if a request is
-// never accepted.
+// A user who gets an error, but not that the request is wrong, repeats the request: after userPause, from
+// the sixtieth time on after ten times that, and userAttempts times in all. That is longer than any outage
+// in a scenario or a varied run, so a request that is never accepted is the system's fault.
 const (
 	userPause    = time.Second
 	userHurries  = 60
 	userAttempts = 300
 )
 
-// retryRequest repeats a user's request until there is an answer.
+// retryRequest repeats a user's request until there is an answer, at most userAttempts times.
 func (w *Workload) retryRequest(ctx context.Context, ask func() error) {
 	for attempt := 1; ; attempt++ {
 		err := ask()
@@ -231,7 +229,7 @@ func (w *Workload) recordAccepted(action string, from int, answers []Answer) {
 	}
 }
 
-// awaitAccepted waits until the n-th execution of an action, from 0, is accepted; 0 if ctx ends before.
+// awaitAccepted waits until the n-th execution of an action, from 0, is accepted; 0 if ctx ends first.
 func (w *Workload) awaitAccepted(ctx context.Context, action string, number int) execution.ID {
 	var accepted host.Signal
 	for {
@@ -254,7 +252,7 @@ func (w *Workload) awaitAccepted(ctx context.Context, action string, number int)
 	}
 }
 
-// runCancelStep performs one cancel step of the workload, each cancellation in its own time.
+// runCancelStep performs one cancel step of the workload, each cancellation with its own delay.
 func (w *Workload) runCancelStep(ctx context.Context, index int, c scenario.Cancel) {
 	draws := w.o.Draws(index)
 	left := c.Count
@@ -286,5 +284,5 @@ func (w *Workload) cancelOne(ctx context.Context, c scenario.Cancel, i int, afte
 	return true
 }
 
-// dueTime is when the n-th item of a load is submitted.
+// dueTime returns the time at which the n-th item of a load is submitted.
 func dueTime(l scenario.Load, n int) time.Duration { return l.From + time.Duration(n)*l.Every }

@@ -1,6 +1,5 @@
 // Package product is the client of runs whose system under test is Handoff itself. It uses the same
-// functions as the handlers of the API, without HTTP, so an executor that is down doesn't keep it
-// from submitting.
+// functions as the handlers of the API, without HTTP, so it can submit while executors are down.
 package product
 
 import (
@@ -16,8 +15,8 @@ import (
 // Client implements run.Client.
 type Client struct {
 	API *submission.Submitter
-	// WorkerID returns the number of a worker's name, 0 if no worker has registered under it. It
-	// must be safe for concurrent use.
+	// WorkerID returns the id of a worker by its name, 0 if no worker has registered under it. It must be
+	// safe for concurrent use.
 	WorkerID func(name string) execution.WorkerID
 }
 
@@ -47,7 +46,7 @@ func (c *Client) Submit(ctx context.Context, requests []run.Request) ([]run.Answ
 	return answers, nil
 }
 
-// refusalText says why a request created no execution.
+// refusalText returns the reason why a request created no execution, empty if it did.
 func refusalText(r *run.Request, c *store.Created) string {
 	switch {
 	case c.UnknownAction:
