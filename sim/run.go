@@ -118,9 +118,9 @@ type Result struct {
 	verdict.Run
 	FaultIntervals []verdict.FaultInterval
 	Points         []kernel.PointCount
-	// CrashFired says that Options.CrashAt was reached.
+	// CrashFired reports whether Options.CrashAt was reached.
 	CrashFired bool
-	// PauseFired says that Options.PauseAt was reached.
+	// PauseFired reports whether Options.PauseAt was reached.
 	PauseFired bool
 	// Interrupted reports whether Options.Interrupted returned true; then the run proves nothing.
 	Interrupted bool

@@ -21,7 +21,7 @@ import (
 type story struct {
 	name string
 	rule telemetry.Rule
-	// absent says that the rule holds while no process reports the figure.
+	// absent reports whether the rule holds while no process reports the figure.
 	absent bool
 	series []*told
 	// looks are the times, in samples, at which both evaluators are compared.

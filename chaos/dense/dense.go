@@ -20,7 +20,7 @@ const (
 
 // Table is a table of values by number. The zero value is empty and ready for use. It is for one task at a time.
 type Table[K ~int64 | ~uint64, V any] struct {
-	// last is the most recently used page, because most accesses hit the same page.
+	// last is the most recently used page: values in use at the same time share few pages.
 	last *page[V]
 	// chains hold the pages by a hash of their numbers; there are 1 << width of them.
 	chains []*page[V]

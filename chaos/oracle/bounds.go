@@ -9,14 +9,13 @@ import (
 // Refusal is a setting that breaks a rule.
 type Refusal struct {
 	Key string
-	// Tells are the values that a reader of the message needs: that of the setting, and those that
-	// bound it.
+	// Tells are the values that the message must contain: the setting's value and its bounds.
 	Tells []any
 }
 
-// Unlawful returns the settings of a configuration with which nothing may start, in the order of
-// the sections; empty if the configuration is valid. It implements "What must hold together" and
-// "What a setting may be" of docs/contract.md. A key appears once for each rule that it breaks.
+// Unlawful returns the invalid settings of a configuration, in the order of the sections; empty if the
+// configuration is valid. It implements "What must hold together" and "What a setting may be" of
+// docs/contract.md. A key appears once for each rule that it breaks.
 func Unlawful(c *config.Config) []Refusal {
 	u := &refusals{}
 	u.refuseUnless(c.Profile == "hardened" || c.Profile == "documented", "profile", c.Profile)
@@ -37,7 +36,7 @@ func (re *refusals) refuseUnless(holds bool, key string, tells ...any) {
 	}
 }
 
-// refuseNonPositive demands that durations are greater than zero.
+// refuseNonPositive refuses durations that are not greater than zero.
 func (re *refusals) refuseNonPositive(section string, of ...setting) {
 	for _, s := range of {
 		if s.d <= 0 {
@@ -75,7 +74,7 @@ func (re *refusals) checkExecutor(c *config.Config) {
 	re.refuseUnless(x.ClaimExpiry > x.StatementTimeout+x.StatementTimeout, "executor.claim_expiry", x.ClaimExpiry, x.StatementTimeout+x.StatementTimeout)
 }
 
-// isShare says whether a number is more than 0 and at most 1.
+// isShare reports whether a number is more than 0 and at most 1.
 func isShare(f float64) bool { return f > 0 && f <= 1 }
 
 func (re *refusals) checkWorker(w *config.Worker) {

@@ -70,7 +70,7 @@ func TestWindowsGrowToCap(t *testing.T) {
 }
 
 // Take-backs that count raise the delay without an end, the others up to five times.
-func TestUncountedReclaimsRaiseDelayFiveTimes(t *testing.T) {
+func TestUncountedTakeBacksRaiseDelayFiveTimes(t *testing.T) {
 	for _, c := range []struct {
 		counted int
 		epoch   int64

@@ -71,8 +71,8 @@ func sameViolation(rec *verdict.Record, of *verdict.Violation) *verdict.Violatio
 	return nil
 }
 
-// blind says whether what led to a violation is found without the marks: it contains an event next
-// to an act.
+// blind reports whether what led to a violation is found without the marks: it contains an event next to an
+// act.
 func blind(rec *verdict.Record, v *verdict.Violation, marks []int) bool {
 	found, _ := Causes(unmarked(rec), v)
 	for _, at := range marks {

@@ -137,7 +137,7 @@ func (b *badEnd) of() config.Profile {
 	return b.profile
 }
 
-// is says that an event is this end.
+// is reports whether an event is this end.
 func (b *badEnd) is(e *history.Event) bool {
 	to := b.to
 	if to == execution.None {

@@ -85,8 +85,8 @@ func seedsToRun() uint64 {
 	return historySeeds
 }
 
-// isRun says whether runs of that profile and seed take part. Under the race detector, which takes ten times as long, those
-// of one profile do.
+// isRun reports whether runs of that profile and seed take part. Under the race detector, which takes ten
+// times as long, those of one profile do.
 func isRun(profile string, seed uint64) bool {
 	return seed < seedsToRun() && (!raceEnabled || *update || profile == string(config.Hardened))
 }

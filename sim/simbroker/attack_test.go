@@ -51,7 +51,7 @@ func TestHostileHeaderStopsOldDeadLettering(t *testing.T) {
 	}
 }
 
-// declares says whether a process gets a new queue over its own session. If not, the session ends.
+// declares reports whether a process gets a new queue over its own session. If not, the session ends.
 func declares(w *world, p *kernel.Process, queue string, want bool) {
 	s, err := w.b.Client(p, heartbeat).Connect(background)
 	if err != nil {

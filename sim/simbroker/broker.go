@@ -171,7 +171,7 @@ func New(k *kernel.Kernel, net *simnet.Network, sink history.Sink, opts Options)
 // Clock returns the broker's own clock; x-death shows its wall time. Expiry uses true time.
 func (b *Broker) Clock() *kernel.Clock { return b.clock }
 
-// Up says whether the broker is up.
+// Up reports whether the broker is up.
 func (b *Broker) Up() bool { return b.up }
 
 // Stop takes the broker down. Its sessions end, and their unsettled messages are requeued. While it is

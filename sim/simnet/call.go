@@ -88,7 +88,7 @@ func (pa *Path) Broken(connection uint64) bool {
 	return connection <= max(pa.forth.broken, pa.back.broken)
 }
 
-// Silent says whether a connection is silent.
+// Silent reports whether a connection is silent.
 func (pa *Path) Silent(connection uint64) bool {
 	pa.lookUpLinks()
 	return pa.forth.isSilent(connection) || pa.back.isSilent(connection)

@@ -92,18 +92,18 @@ func (c *Conn) OnClientClosed(fn func()) { c.onClientClosed = fn }
 // connection. It does not run for CloseServer or when the server goes down.
 func (c *Conn) OnServerClosed(fn func()) { c.onServerClosed = fn }
 
-// ClientOpen says whether the client's end is open, as far as the client knows.
+// ClientOpen reports whether the client's end is open, as far as the client knows.
 func (c *Conn) ClientOpen() bool { return c.clientOpen }
 
-// ServerOpen says whether the server's end is open, as far as the server knows.
+// ServerOpen reports whether the server's end is open, as far as the server knows.
 func (c *Conn) ServerOpen() bool { return c.serverOpen }
 
-// ReachesServer says whether a frame that the client sends now would not be held.
+// ReachesServer reports whether a frame that the client sends now would not be held.
 func (c *Conn) ReachesServer() bool {
 	return !c.toServer.link.isCut() && !c.toServer.link.isSilent(c.number)
 }
 
-// ReachesClient says whether a frame that the server sends now would not be held.
+// ReachesClient reports whether a frame that the server sends now would not be held.
 func (c *Conn) ReachesClient() bool {
 	return !c.toClient.link.isCut() && !c.toClient.link.isSilent(c.number)
 }

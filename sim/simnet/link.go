@@ -152,7 +152,7 @@ func (l *link) touchSilences(connection uint64) {
 	}
 }
 
-// IsCut says whether a cut holds everything from one node to another.
+// IsCut reports whether a cut holds everything from one node to another.
 func (n *Network) IsCut(from, to string) bool { return n.linkBetween(from, to).isCut() }
 
 // SetSlow adds a time drawn from [lo, hi] to each delay from one node to another. It replaces an

@@ -192,7 +192,7 @@ func (n *Network) SetHang(name, fault string) {
 	}
 }
 
-// ServerUp says whether a server is up. Servers are up until they are taken down.
+// ServerUp reports whether a server is up. Servers are up until they are taken down.
 func (n *Network) ServerUp(name string) bool { return n.serverNamed(name).up }
 
 // OnServerDown registers a callback for when a server goes down. Callbacks run in the order of
