@@ -15,14 +15,14 @@ import (
 	"handoff/core/config"
 )
 
-// What an execution costs in statements and messages while nothing goes wrong, from its creation to
-// the handling of its end. A run is a function of its seed, so no noise moves these figures; one
-// that has grown by more than a thirtieth fails:
+// The budget is the cost of an execution in statements and messages without faults, from its creation to
+// the handling of its end. A run is a function of its seed, so these figures have no noise. A figure that
+// grows by more than 3 % fails the test:
 //
 //	go test ./sim -run 'TestBudget$' -update-budget
 //
-// writes them anew. What the statements themselves cost is a budget of
-// chaos/selftest/conformance/postgrestest.
+// rewrites them. chaos/selftest/conformance/postgrestest has a budget for the cost of the statements
+// themselves.
 
 var updateBudget = flag.Bool("update-budget", false, "write testdata/budget.txt")
 
@@ -43,7 +43,7 @@ func (c *counting) Observe(e *history.Event) {
 	c.of[e.Kind]++
 }
 
-// spending is the cost of an execution under each load, by figure.
+// spending returns the cost of an execution under each load, by figure.
 func spending(t *testing.T, m *mutant.Mutant) map[string]float64 {
 	t.Helper()
 	const executions = 2_000
@@ -94,7 +94,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// One statement too many and one message too many are noticed.
+// The budget detects superfluous statements and superfluous messages.
 func TestBudgetDetectsExtraStatementsAndMessages(t *testing.T) {
 	was := budget(t)
 	for name, figure := range map[string]string{"polls-too-often": "statements", "sent-twice": "messages"} {

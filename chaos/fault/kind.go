@@ -98,7 +98,7 @@ type Bounds struct {
 	For, RestartAfter time.Duration
 	// Targets is the number of processes that the fault strikes.
 	Targets int
-	// Stop bounds how long a process may take to stop gracefully and be noticed.
+	// Stop bounds how long a process may take to stop gracefully, including the detection of its end.
 	Stop time.Duration
 }
 

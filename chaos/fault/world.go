@@ -85,13 +85,13 @@ type Effect struct {
 
 // BrokerServer is the message broker as a server.
 type BrokerServer interface {
-	// StopBroker stops the broker, or kills it. start starts it again.
+	// StopBroker stops the broker, or kills it. start restarts it.
 	StopBroker(x *Injection, kill bool) (start func(), err error)
 }
 
 // DatabaseServer is the database as a server.
 type DatabaseServer interface {
-	// StopDatabase stops the database, or kills it. start starts it again.
+	// StopDatabase stops the database, or kills it. start restarts it.
 	StopDatabase(x *Injection, kill bool) (start func(), err error)
 }
 

@@ -141,9 +141,9 @@ const (
 	// Quiescent: every accepted execution has ended and every queue is empty.
 	Quiescent
 
-	// MutantActed: Process, Text, Execution (0 if it concerns no particular one). A planted mutant
-	// just made a difference. Only in full records and never hashed. It stands here because a hash
-	// contains a kind's number.
+	// MutantActed: Process, Text, Execution (0 if it concerns no particular one). A planted mutant just
+	// made a difference. Only in full records and never hashed. It is declared here because a hash contains
+	// a kind's number.
 	MutantActed
 	// EndAsked: Execution, Epoch, Incarnation, Process (the machine), Due (the time from the
 	// request to the kill). A worker asked an action to end. Never hashed, like the two above, so
@@ -164,7 +164,7 @@ const (
 	ConsumerTimedOut
 	// ReturnedTooOften, with the fields of Expired: the broker removed a message because it returned to its
 	// queue too often (RabbitMQ's delivery limit). It follows the Requeued of the last return, and the same
-	// events follow it as after Expired. It stands here because a hash contains a kind's number.
+	// events follow it as after Expired. It is declared here because a hash contains a kind's number.
 	ReturnedTooOften
 	// DatabaseRewound: Process, Due (a time of the run). The database is as it was at that time, because a
 	// replica that had stopped following then has taken over. WorkerLifecycle events of the incarnations

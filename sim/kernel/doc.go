@@ -46,10 +46,9 @@
 //
 //   - The end signal is runtime.Goexit: deferred functions run, and recover can't swallow it, as it
 //     could a panic.
-//   - Every kernel call of a dying task ends it again. So a deferred function that wants to write,
-//     to publish or to sleep is cut off at that call, and the next deferred function runs.
-//     Therefore every function with an effect must be a kernel call or begin with
-//     [Kernel.CheckAlive].
+//   - Every kernel call of a dying task ends it. So a deferred function that wants to write, to publish or
+//     to sleep is cut off at that call, and the next deferred function runs. Therefore every function with
+//     an effect must be a kernel call or begin with [Kernel.CheckAlive].
 //   - The kernel ends a task with the stop function that iter.Pull returned, and stop passes Goexit
 //     on to its caller. So the kernel calls stop on a goroutine made for that purpose and waits for
 //     it; everything stays sequential.

@@ -230,7 +230,7 @@ func (k *Kernel) mustCurrent(call string) *Task {
 	return k.current
 }
 
-// Yield parks the current task and makes it runnable again at once, behind all others.
+// Yield parks the current task and at once makes it runnable, behind all others.
 func (k *Kernel) Yield() {
 	k.CheckAlive()
 	t := k.mustCurrent("Yield")

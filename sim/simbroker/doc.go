@@ -25,31 +25,31 @@
 //	17  a classic queue drops a dead letter whose exchange is missing or has no route
 //	18  x-death: newest first, one entry for a queue and reason, with count and time (in seconds) of
 //	    the first; before 4.0 each death reverses the older entries
-//	19  a dead letter that comes back to a queue without a rejection on its way is dropped
+//	19  a dead letter that returns to a queue without a rejection on its way is dropped
 //	20  at-least-once dead lettering of quorum queues, without its duplicates: the move is one step
 //	22  a redeclaration with other settings is refused
 //	23  x-expires: a queue that has had no consumer for this time is deleted; a declaration of a
-//	    classic queue starts the time again; a quorum queue is deleted up to 5 s later, at the next
+//	    classic queue restarts this time; a quorum queue is deleted up to 5 s later, at the next
 //	    tick of its leader (here always 5 s)
 //	25  prefetch for each consumer, 0 being no limit; consumers take turns
 //	26  delivery tags belong to a session; an unknown one, or one settled twice, closes the session
 //	27  cancelling a consumer leaves what it holds with the session
 //	28  the end of a session requeues all it held, at its old places, redelivered
-//	29  redelivered says "maybe seen": the delivery may never have reached the program; from 4.0 on,
+//	29  redelivered means "maybe seen": the delivery may never have reached the program; from 4.0 on,
 //	    some dead letters carry it too
 //	30  the delivery count of quorum queues: from 4.0 on, a message that returns more than 20 times
 //	    dies, unless its queue was declared to keep returned messages; before 4.0 there is no limit
 //	31  the consumer timeout: a delivery that stays unacknowledged ends the session, up to a minute
-//	    late; from 4.3 on a quorum queue takes it back in time and cancels the consumer, and a
+//	    late; from 4.3 on a quorum queue requeues it on time and cancels the consumer, and a
 //	    classic queue has no timeout
 //	32  deleting a queue cancels its consumers and leaves their sessions open
 //	34  heartbeats of both ends; a silent client keeps its deliveries until the broker has missed its
 //	    heartbeats for long enough
-//	35  the alarm: publishes are held without an error, consumers go on
-//	36  persistent messages outlast a restart; after a kill a classic queue marks all of them
+//	35  the alarm: publishes are held without an error, consumers continue
+//	36  persistent messages survive a restart; after a kill a classic queue marks all of them
 //	    redelivered
 //	38  publishes of one session keep their order
-//	41  a quorum queue keeps a dead letter without a route and tries again after 180 s
+//	41  a quorum queue keeps a dead letter without a route and retries it after 180 s
 //	43  expiry is never early and at most 22 ms late
 //
 // One more rule was measured because of an attack (S5): when a message with a forged x-death header dies,
@@ -98,20 +98,20 @@
 //	refused by a filter (nack)   nothing but Hinted, see below
 //	never arrived, not encoded,  nothing
 //	or no such exchange
-//	delivery                     Delivered, any number of times, then one of Acked (Fault: what made
-//	                             its body unreadable, if anything), Requeued, Rejected
+//	delivery                     Delivered, any number of times, then one of Acked (Fault: the cause of
+//	                             an unreadable body, if any), Requeued, Rejected
 //	back into the queue          Requeued, after the Delivered of the same process
-//	expiry                       Expired (Fault: what made its body unreadable, if anything), then
-//	                             one end
+//	expiry                       Expired (Fault: the cause of an unreadable body, if any), then one
+//	                             end
 //	rejection without requeue    Rejected (Fault: likewise), then one end
 //	returned too often           Requeued, then ReturnedTooOften (Fault: likewise), then one end
 //	  end with a route           DeadLettered (Queue: where it died, Count n), then n times Enqueued
 //	  end without                Dropped with an empty Fault: no dead letter exchange, or, in a
 //	                             classic queue, no route there, or a cycle; with FaultUnbound where
-//	                             a fault took the exchange's bindings away
+//	                             a fault removed the exchange's bindings
 //	  end delayed                nothing at first: the queue holds the copy, and a later attempt
 //	                             writes DeadLettered or Dropped. This is so in a quorum queue while
-//	                             there is no route or its dead lettering stands still (stuck.go),
+//	                             there is no route or its dead lettering is stopped (stuck.go),
 //	                             and in any queue while a target hangs or dead lettering has ended
 //	                             (attack.go)
 //	lost to a filter             Enqueued, then Dropped with the filter's Fault, at once
