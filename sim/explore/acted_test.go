@@ -9,8 +9,8 @@ import (
 	"handoff/sim"
 )
 
-// withoutAMutant is how many runs are repeated without their mutant, to check that no mutant is
-// then reported to have acted.
+// withoutAMutant is the number of runs that are repeated without their mutant, to check that no act is
+// reported.
 const withoutAMutant = 5
 
 // A mutant reports when it acts: the record of the run that kills it has at least one such moment
@@ -39,7 +39,7 @@ func TestKilledMutantsActBeforeTheViolation(t *testing.T) {
 	}
 }
 
-// recorded runs the kill of a mutant again, and requires that recording leaves the run unchanged.
+// recorded repeats the kill of a mutant, and requires that recording leaves the run unchanged.
 func recorded(t *testing.T, k *Kill, o sim.Options) *verdict.Record {
 	t.Helper()
 	rec, _ := recordRun(k.Target, o)
@@ -49,7 +49,7 @@ func recorded(t *testing.T, k *Kill, o sim.Options) *verdict.Record {
 	return rec
 }
 
-// firstAct is the first moment at which a mutant acted, nil if it never did.
+// firstAct returns the first event at which a mutant acted, nil if it never did.
 func firstAct(rec *verdict.Record) *history.Event {
 	at := slices.IndexFunc(rec.Events, func(e history.Event) bool { return e.Kind == history.MutantActed })
 	if at < 0 {

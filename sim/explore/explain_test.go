@@ -59,7 +59,7 @@ func TestMutantIsComparedWithPlainRun(t *testing.T) {
 	}
 }
 
-// A failure needs its faults: with them alone it is broken, and without any one of them it is not.
+// With only the needed faults, the run fails; without any one of them, it passes.
 func TestNeededFaultsAreMinimal(t *testing.T) {
 	c := shownMutant(t)
 	if !c.Ablate() {
@@ -71,7 +71,7 @@ func TestNeededFaultsAreMinimal(t *testing.T) {
 	checkNeeded(t, c)
 }
 
-// A fault that is left out takes nothing with it: the others begin when they begin with it.
+// Leaving out a fault does not change when the others begin.
 func TestOmittingFaultKeepsOtherFaults(t *testing.T) {
 	target := find(t, "network-partition")[0]
 	all := runOnce(target, sim.Options{Seed: 3})
@@ -85,7 +85,7 @@ func TestOmittingFaultKeepsOtherFaults(t *testing.T) {
 	}
 }
 
-// A failure counts where another execution fails by the same rule first.
+// A failure counts even if another execution breaks the same rule first.
 func TestLaterFailureOfSameRuleCounts(t *testing.T) {
 	target := find(t, "prompt-reactions")
 	target = slices.DeleteFunc(target, func(t Target) bool { return t.Profile != config.Hardened })
@@ -106,7 +106,7 @@ func TestCaseStopsWithItsContext(t *testing.T) {
 	}
 }
 
-// The record of a failure in a sweep says why, so that the report can begin with it.
+// The record of a sweep's failure contains its explanation, so that the report can begin with it.
 func TestSweepExplainsItsFailures(t *testing.T) {
 	out, err := Sweep(t.Context(), find(t, "network-partition")[:1], Options{First: 14, Seeds: 1, Mutant: mutant.Find("unguarded-claim")})
 	if err != nil || len(out.Records) != 1 {

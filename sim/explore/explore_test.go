@@ -23,7 +23,7 @@ import (
 	"handoff/scenarios"
 )
 
-// find is one scenario of the library, under both profiles.
+// find returns the targets of one scenario of the library.
 func find(t *testing.T, name string) []Target {
 	t.Helper()
 	s, err := scenarios.Find(name)
@@ -33,7 +33,7 @@ func find(t *testing.T, name string) []Target {
 	return Targets([]*scenario.Scenario{s})
 }
 
-// deaf is a mutant that the first seed finds: no part notices a lost worker in time.
+// deaf is a mutant that the first seed kills: no part detects a lost worker in time.
 func deaf() *mutant.Mutant {
 	return &mutant.Mutant{
 		Name: "deaf", Expected: 12, Scenario: "worker-stops-mid-execution",
@@ -45,7 +45,7 @@ func TestSweepResultIsIndependentOfProcessors(t *testing.T) {
 	targets := append(find(t, "ttl-race"), find(t, "worker-stops-mid-execution")...)
 	seeds := 6
 	if testing.Short() {
-		seeds = 2 // under the race detector, which makes every run ten times as slow; 8 runs at once
+		seeds = 2 // under the race detector, which makes every run ten times slower; 8 runs at once
 	}
 	result := func(processors int) string {
 		defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))

@@ -16,8 +16,8 @@ import (
 	"handoff/sim"
 )
 
-// sampled are the mutants that are shrunk on every run of the tests. In make test-all all of them
-// are, which takes some minutes.
+// sampled are the mutants that are shrunk on every run of the tests; make test-all shrinks all, which takes
+// minutes.
 func sampled() []string {
 	if !testenv.All() {
 		return []string{"refused-letter-dropped", "returned-is-confirmed", "one-clock-lease"}
@@ -32,8 +32,8 @@ func sampled() []string {
 // mostShrinkRuns bounds the work of shrinking one failure; most take a few hundred runs.
 const mostShrinkRuns = 20_000
 
-// A shrunk file fails with the mutant, by the invariant that the mutant names, and passes without
-// it. On the whole, the files are small and are found quickly.
+// A shrunk file fails with the mutant, by the mutant's expected invariant, and passes without it. Most
+// files are small and are found quickly.
 func TestShrunkFilesReproduceTheirMutant(t *testing.T) {
 	var faults, executions []int
 	chosen := sampled()
@@ -148,7 +148,7 @@ func TestShrinkingIsDeterministic(t *testing.T) {
 	}
 }
 
-// A failure that also happens without the mutant is not the mutant's. The error says so, and not
+// A failure that also happens without the mutant is not attributed to it. The error states this, and not
 // that the run passes.
 func TestFailureWithoutMutantIsNotShrunk(t *testing.T) {
 	s, err := scenario.Parse("cancelled-and-lost.yaml", []byte(cancelledAndLost))

@@ -12,7 +12,7 @@ import (
 	"handoff/sim"
 )
 
-// judgeSource runs a source mutant without a mutation: the core of this process.
+// judgeSource tries a source mutant without a mutation: the core of this process.
 func judgeSource(t *testing.T, size score.Size, truth *score.Truth) (*score.Truth, *score.Result) {
 	t.Helper()
 	var result *score.Result
@@ -38,7 +38,7 @@ func TestMutantWithEqualHistoriesIsNotReached(t *testing.T) {
 	}
 }
 
-// A varied run that the true core fails can't be blamed on a mutant, and doesn't hide the mutant's
+// A varied run that the original core fails is not attributed to a mutant, and doesn't hide the mutant's
 // effect elsewhere.
 func TestVariedRunsTheCoreFailsAreSkipped(t *testing.T) {
 	size := score.Size{Seeds: 1, Varied: 2}
@@ -75,7 +75,7 @@ func TestVariedRunsTheCoreFailsAreSkipped(t *testing.T) {
 	}
 }
 
-// A run that came back after its time was over has been reported already, and its mutant is killed.
+// A run that ends after its limit has already been reported, and its mutant is killed.
 func TestLateRunIsReportedOnce(t *testing.T) {
 	for _, c := range []struct {
 		about string

@@ -18,8 +18,8 @@ import (
 	"handoff/sim"
 )
 
-// A harness that can't fail proves nothing. These tests remove one part of it at a time, and
-// require that something notices.
+// A harness that can't fail proves nothing. These tests remove one part of it at a time, and require that
+// some check then fails.
 
 // skipShort keeps thousands of runs out of the race detector's pass, where they take minutes and
 // show no more than a few runs do.
@@ -39,7 +39,7 @@ func library(t *testing.T) []*scenario.Scenario {
 	return all
 }
 
-// hunted are the results of all mutants in the library, computed once for all tests that need them.
+// hunted returns the results of all mutants in the library, computed once for all tests.
 var hunted = sync.OnceValues(func() ([]*Kill, error) { //nolint:gochecknoglobals // what is hunted once is shared
 	all, err := scenarios.Library()
 	if err != nil {
@@ -58,8 +58,8 @@ func kills(t *testing.T) []*Kill {
 	return list
 }
 
-// sampledKills returns all of them in make test-all and every sixth in make test, for what is asked of
-// each kill alone and takes as long as the hunt itself.
+// sampledKills returns all kills in make test-all and every sixth in make test, for slow checks of each
+// kill.
 func sampledKills(t *testing.T) []*Kill {
 	t.Helper()
 	all := kills(t)
@@ -73,7 +73,7 @@ func sampledKills(t *testing.T) []*Kill {
 	return sample
 }
 
-// Every mutant is killed within 500 seeds, half of them within 50, by the invariant that it names.
+// Every mutant is killed within 500 seeds, half of them within 50, by its expected invariant.
 func TestEveryMutantIsKilled(t *testing.T) {
 	var runs []int
 	for _, k := range kills(t) {
@@ -90,8 +90,8 @@ func TestEveryMutantIsKilled(t *testing.T) {
 	}
 }
 
-// Without its injector, a fault has no effect, and no scenario that has the fault may pass. Which
-// check notices this does not depend on the seed, so one run is enough, except in make test-all.
+// Without its injector, a fault has no effect, and no scenario that has the fault may pass. Which check
+// detects this does not depend on the seed, so one run is enough, except in make test-all.
 func TestEveryMissingInjectorIsDetected(t *testing.T) {
 	skipShort(t)
 	all := library(t)
@@ -149,8 +149,8 @@ func checkMissed(t *testing.T, kind *fault.Kind, s *scenario.Scenario, result *v
 	}
 }
 
-// Without one invariant, every mutant that names it survives, in the very run that killed it. Each
-// invariant has such a mutant.
+// Without one invariant, every mutant that expects it survives the run that killed it. Each invariant has
+// such a mutant.
 func TestEveryMissingInvariantIsDetected(t *testing.T) {
 	named := make(map[int]int)
 	for _, k := range kills(t) {
@@ -171,12 +171,11 @@ func TestEveryMissingInvariantIsDetected(t *testing.T) {
 	}
 }
 
-// vacuitySeeds is how many seeds a scenario gets to kill a mutant that it guards against.
+// vacuitySeeds is the number of seeds in which a scenario must kill a mutant that it guards against.
 const vacuitySeeds = 25
 
-// Every scenario kills a mutant that it guards against: one that names the scenario, or whose
-// defect number is in its `about`. A scenario that kills none of them proves nothing of what its
-// `about` says.
+// Every scenario kills a mutant that it guards against: one that names the scenario, or whose defect number
+// is in its `about`. A scenario that kills none of them does not prove its `about`.
 func TestNoScenarioIsVacuous(t *testing.T) {
 	done := make(map[string]bool)
 	for _, k := range kills(t) {
@@ -196,7 +195,7 @@ func TestNoScenarioIsVacuous(t *testing.T) {
 	}
 }
 
-// guarded are the mutants that a scenario guards against.
+// guarded returns the mutants that a scenario guards against.
 func guarded(s *scenario.Scenario) []*mutant.Mutant {
 	var list []*mutant.Mutant
 	for _, f := range mutant.All() {
@@ -207,7 +206,7 @@ func guarded(s *scenario.Scenario) []*mutant.Mutant {
 	return list
 }
 
-// sources are the defect numbers in a scenario's `about`.
+// sources returns the defect numbers in a scenario's `about`.
 func sources(s *scenario.Scenario) []string {
 	return regexp.MustCompile(`\bD\d+\b`).FindAllString(s.About, -1)
 }

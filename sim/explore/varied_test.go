@@ -9,8 +9,7 @@ import (
 	"handoff/sim"
 )
 
-// A varied run is the same every time, says what was drawn, and is bounded. It does not change the
-// plain seeds.
+// A varied run is reproducible, lists its changes, and is bounded. It does not change the plain seeds.
 func TestVariedRunsLeavePlainRunsUnchanged(t *testing.T) {
 	plain := find(t, "ttl-race")[:1]
 	o := Options{First: 1, Seeds: 4, Varied: Beside(4)}
@@ -53,7 +52,7 @@ func TestTargetsAdvanceTogether(t *testing.T) {
 	}
 }
 
-// A shrunk varied run fails as before, with the settings that it needs and few others.
+// A shrunk varied run fails as before, with the needed settings and few others.
 func TestVariedRunIsShrunkToItsSettings(t *testing.T) {
 	skipShort(t)
 	f := mutant.Find("backoff-by-habit")

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// A new user of an arena finds nothing of the run before except the functions that end its
-// contexts.
+// A reused arena contains nothing of the previous run except the functions that end its contexts.
 func TestReusedArenaIsEmpty(t *testing.T) {
 	const some = keptBlock + 2 // so that two blocks are in use
 	a := new(arena)
@@ -20,7 +19,7 @@ func TestReusedArenaIsEmpty(t *testing.T) {
 			limited: true, end: func() { ends++ },
 		}
 	}
-	a.clearContexts() // and not given back: its functions end no context
+	a.clearContexts() // not returned to the pool, because its functions end no context
 	if a.used != 0 || a.more != nil {
 		t.Errorf("%d contexts are in use, and %d more are left", a.used, len(a.more))
 	}
@@ -37,7 +36,7 @@ func TestReusedArenaIsEmpty(t *testing.T) {
 	}
 }
 
-// A long run has contexts that no later run gets.
+// The contexts of a long run beyond the bound are not reused.
 func TestArenaKeepsBoundedNumberOfContexts(t *testing.T) {
 	a := new(arena)
 	for range keptBlocks*keptBlock + 1 {

@@ -174,7 +174,7 @@ func TestTimersAgainstSorting(t *testing.T) {
 	for round := range 300 {
 		var ts timers
 		var all []*timer
-		// Times are close together, far apart, or so large that there is nothing later.
+		// Times are close together, far apart, or the largest possible.
 		spread := []uint64{20, 10_000, 1 << 40, 1 << 62}[round%4]
 		now, seq := time.Duration(0), uint64(0)
 		due := func() time.Duration {
@@ -266,7 +266,7 @@ func TestRunQueueAgainstSlice(t *testing.T) {
 	}
 }
 
-// With TimeIsChoice a timer can overtake a runnable task; without it never.
+// Only with TimeIsChoice can a timer overtake a runnable task.
 func TestTimeIsChoice(t *testing.T) {
 	overtaken := func(timeIsChoice bool, seed uint64) bool {
 		k := New(Options{Chooser: NewRandom(seed), TimeIsChoice: timeIsChoice})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// sets are strands that are sets of bits, so that a meeting is their union.
+// sets returns options whose strands are sets of bits, so that Meet returns their union.
 func sets() (Options, func(k *Kernel, bit int), func(k *Kernel) uint64) {
 	all := []uint64{0}
 	name := func(s uint64) Strand {
@@ -18,7 +18,7 @@ func sets() (Options, func(k *Kernel, bit int), func(k *Kernel) uint64) {
 		func(k *Kernel) uint64 { return all[k.Strand()] }
 }
 
-// A strand goes to tasks that are started and woken and to timers, and nowhere else.
+// A strand passes only to started and woken tasks and to timers.
 func TestStrandFollowsStartsWakesAndTimers(t *testing.T) {
 	o, did, led := sets()
 	k := New(o)

@@ -31,7 +31,7 @@ func TestWatchdogFindsBlockedTask(t *testing.T) {
 
 func blockOutside(release chan struct{}) { <-release }
 
-// With given instants instead of real ones, so that a busy machine can't make it fail.
+// The test passes times to the watchdog instead of real ones, so that it can't fail on a busy machine.
 func TestWatchdogReportsOnlyMissingProgress(t *testing.T) {
 	k := New(Options{})
 	defer k.Close()

@@ -18,7 +18,7 @@ func hint(id string, c broker.Change) broker.Message {
 	}}
 }
 
-// A consumer gets what a body carries, and not the envelope that was sent.
+// A consumer receives the decoded body, not the envelope that was sent.
 func TestConsumersReceiveDecodedBody(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("main", func(_ *kernel.Process, s broker.Session) {
@@ -27,7 +27,7 @@ func TestConsumersReceiveDecodedBody(t *testing.T) {
 		d := &m.Envelope.Dispatches[0]
 		d.Action = execution.Action{Ref: "a", Runtime: "shell", Timeout: 1500 * time.Microsecond, Concurrency: 3, RetriedExitCodes: execution.NewExitCodes(7)}
 		d.Parameters = []byte(`{ "text": "a<b" }`)
-		// More than those of which one is encoded anyway.
+		// More messages than the sample would encode.
 		ms := slices.Repeat([]broker.Message{m}, encodedWithin)
 		w.publish(s, broker.Confirmed, ms...)
 		c := w.consume(s, "q", 0)
@@ -49,7 +49,7 @@ func TestConsumersReceiveDecodedBody(t *testing.T) {
 	w.run(hour)
 }
 
-// What the core refuses to write is Nacked as by the real client, and arrives nowhere.
+// A message that the core refuses to encode is Nacked, as by the real client, and arrives nowhere.
 func TestUnencodableMessageIsNacked(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("main", func(_ *kernel.Process, s broker.Session) {
@@ -67,8 +67,8 @@ func TestUnencodableMessageIsNacked(t *testing.T) {
 	}
 }
 
-// Of each shape one of the first messages is encoded, and then one in encodedEach. The sample decides
-// which ones, and nothing else.
+// Of each shape, one of the first messages is encoded, and then one in encodedEach. Only the sample
+// determines which ones.
 func TestEncodingSamplesEveryShape(t *testing.T) {
 	m := hint("executor-1/1", broker.Change{Key: execution.Key{ID: 7, Epoch: 1}, To: execution.Requested}).Envelope
 	handled := m
@@ -102,7 +102,7 @@ func TestEncodingSamplesEveryShape(t *testing.T) {
 	}
 }
 
-// A copy, also a dead letter, is what the body of the publish carries.
+// Every copy, even a dead letter, has the decoded body of the publish.
 func TestDeadLetterKeepsItsBody(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("main", func(_ *kernel.Process, s broker.Session) {
@@ -121,8 +121,8 @@ func TestDeadLetterKeepsItsBody(t *testing.T) {
 	w.run(hour)
 }
 
-// A message that loses nothing and is read otherwise than it was sent ends the run. An envelope that
-// changes after it was encoded stands in here for a core that writes it badly.
+// A lossless message that is decoded differently from what was sent panics. Here, an envelope that changes
+// after its encoding simulates a faulty encoder.
 func TestMisreadMessagePanics(t *testing.T) {
 	for name, spoil := range map[string]func(p *publish){
 		"another change": func(p *publish) { p.envelope.Changes[0].To = execution.Failed },
@@ -148,8 +148,7 @@ func TestMisreadMessagePanics(t *testing.T) {
 	}
 }
 
-// A message that loses something is exactly one that is read otherwise than it was sent, or has
-// parameters.
+// losesContent is true exactly for messages that are decoded differently or have parameters.
 func TestLosesContentDetectsEveryLossyField(t *testing.T) {
 	for name, change := range map[string]func(d *broker.Dispatch){
 		"":                 func(*broker.Dispatch) {},

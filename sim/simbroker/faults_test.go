@@ -47,7 +47,7 @@ func TestPublishEndsWithItsContext(t *testing.T) {
 		w.within(time.Second, func(ctx context.Context) { got = s.Publish(ctx, dispatches("", "q", 0, 3)) })
 		w.expectDepth("q", 3)
 		w.n.Heal("broker", "p", "cut")
-		w.sleep(5 * time.Second) // nobody waits for the late confirms
+		w.sleep(5 * time.Second) // no task waits for the late confirms
 		if fmt.Sprint(got) != "[unknown unknown unknown]" {
 			t.Errorf("outcomes %v", got)
 		}
@@ -73,8 +73,8 @@ func TestPublishAfterEndIsNotSent(t *testing.T) {
 	w.run(hour)
 }
 
-// TestAbandonedConsumeReturnsItsMessages: a subscription whose caller gave up does not withhold messages from
-// the others.
+// TestAbandonedConsumeReturnsItsMessages: a subscription whose caller gave up does not withhold messages
+// from other consumers.
 func TestAbandonedConsumeReturnsItsMessages(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("p", func(_ *kernel.Process, s broker.Session) {
@@ -150,7 +150,7 @@ func TestRule28CrashRequeues(t *testing.T) {
 	}
 }
 
-// TestRule34 compares when each side gives up on a silent peer.
+// TestRule34Heartbeats checks when each side gives up on a silent peer.
 func TestRule34Heartbeats(t *testing.T) {
 	cases := []struct {
 		name           string
@@ -253,8 +253,8 @@ func TestRule34SilenceBothWays(t *testing.T) {
 	}
 }
 
-// TestPausedClientReadsBufferedDeliveries: after SIGCONT a client may hand out deliveries that the broker has taken
-// back; settling them does nothing.
+// TestPausedClientReadsBufferedDeliveries: after SIGCONT, a client may return deliveries that the broker
+// has requeued; settling them does nothing.
 func TestPausedClientReadsBufferedDeliveries(t *testing.T) {
 	read := 0
 	for seed := range uint64(20) {
@@ -438,7 +438,7 @@ func TestFilters(t *testing.T) {
 	w.run(hour)
 }
 
-// TestAbandonedConnectLeavesNoSession: the broker does not keep a session that no client has.
+// TestAbandonedConnectLeavesNoSession: the broker keeps no session without a client.
 func TestAbandonedConnectLeavesNoSession(t *testing.T) {
 	w := newWorld(t, 1)
 	w.n.Cut("broker", "p", "cut")

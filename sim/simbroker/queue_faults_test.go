@@ -12,8 +12,8 @@ import (
 	"handoff/sim/kernel"
 )
 
-// A consumer that the broker cancels is told of it, keeps its session, and still owns its
-// deliveries (rule 32).
+// A consumer that the broker cancels is notified, keeps its session, and still owns its deliveries (rule
+// 32).
 func TestCancelledConsumersKeepTheirSession(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("c", func(_ *kernel.Process, s broker.Session) {
@@ -40,8 +40,7 @@ func TestCancelledConsumersKeepTheirSession(t *testing.T) {
 	w.run(hour)
 }
 
-// A blocked queue has no consumer, and new subscriptions wait; the first delivery comes when the
-// block is over.
+// A blocked queue has no consumer, and new subscriptions wait; the first delivery comes after the block.
 func TestBlockedQueueHasNoConsumers(t *testing.T) {
 	w := newWorld(t, 1)
 	w.spawn("c", func(_ *kernel.Process, s broker.Session) {
@@ -85,8 +84,7 @@ func TestUnboundQueueGetsNothingUntilRestored(t *testing.T) {
 	w.run(hour)
 }
 
-// A dropped dead letter names the fault if the fault is to blame, until somebody binds the queue
-// again.
+// A dropped dead letter names the fault that removed its route, until the queue is bound again.
 func TestLostDeadLettersNameTheFault(t *testing.T) {
 	w := newWorld(t, 1)
 	var faults []string
@@ -147,8 +145,8 @@ func TestReorderedMessageIsOvertaken(t *testing.T) {
 	w.run(hour)
 }
 
-// A client ends a session in which a publish has waited for too long for a queue that hangs, however
-// well the connection is. The queue may have been deleted meanwhile: then nothing answers.
+// A client ends a session in which a publish has waited too long for a hanging queue, even over a healthy
+// connection. If the queue was deleted meanwhile, no reply ever comes.
 func TestSessionEndsWhenPublishWaitsTooLong(t *testing.T) {
 	for _, deleted := range []bool{false, true} {
 		w := newWorld(t, 1)

@@ -135,7 +135,7 @@ func missingExchange(w *world) {
 		if !s.Closed() {
 			w.t.Error("the session is open")
 		}
-		w.expectDepth("q", 1) // stored, whatever the first outcome says
+		w.expectDepth("q", 1) // stored, whatever the first outcome is
 	})
 }
 
@@ -384,7 +384,7 @@ func quorumNoRoute(w *world) {
 	})
 }
 
-// TestRule43 measures how late messages die that nobody consumes.
+// TestRule43ExpiryIsNeverEarly measures how late unconsumed messages expire.
 func TestRule43ExpiryIsNeverEarly(t *testing.T) {
 	latest := time.Duration(0)
 	for seed := range uint64(40) {

@@ -17,7 +17,7 @@ func TestLikeReturnsNewestReleaseNotAbove(t *testing.T) {
 	}
 }
 
-// A scenario may name exactly the versions that are modelled.
+// Scenarios may name exactly the modelled versions.
 func TestScenarioVersionsAreModelledVersions(t *testing.T) {
 	if !slices.Equal(Versions(), scenario.BrokerVersions()) {
 		t.Errorf("modelled: %q; in scenarios: %q", Versions(), scenario.BrokerVersions())
