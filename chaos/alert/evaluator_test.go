@@ -7,7 +7,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// run looks n times, calling feed before each look, and returns the changes as text.
+// run takes n samples, calling feed before each, and returns the changes as text.
 func run(b *Evaluator, from, n int, feed func(i int)) (story string) {
 	for i := from; i < from+n; i++ {
 		feed(i)

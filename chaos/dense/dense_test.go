@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// compare compares a table with the map that it stands for.
+// compare compares a table with a map of the same values.
 func compare(t *testing.T, got *Table[int64, string], want map[int64]string) {
 	t.Helper()
 	if got.Len() != len(want) {

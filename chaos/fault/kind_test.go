@@ -59,7 +59,7 @@ func TestLacksExplainsMissingInterface(t *testing.T) {
 	}
 }
 
-// For each interface that a kind needs there is a sentence about worlds without it.
+// Each interface that a kind needs has a text about worlds without it.
 func TestEveryInterfaceHasLackingText(t *testing.T) {
 	for _, k := range Kinds() {
 		if why := k.Lacks(reflect.TypeFor[interface{}]()); why == "" || strings.Contains(why, "it lacks") {
@@ -77,7 +77,7 @@ func TestInjectFailsWithoutTheInterface(t *testing.T) {
 	}
 }
 
-// nothing is a fault that does nothing.
+// nothing is a fault without any effect.
 type nothing struct{ Target string }
 
 func (*nothing) Read(*Reader)       {}
@@ -118,7 +118,7 @@ func TestRegisterRefusesConflictingKinds(t *testing.T) {
 	}
 }
 
-// refusal returns the text with which a function panics, empty if it does not.
+// refusal returns the text of a function's panic, empty if it does not panic.
 func refusal(f func()) (text string) {
 	defer func() {
 		if r := recover(); r != nil {

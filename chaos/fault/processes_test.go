@@ -9,8 +9,8 @@ import (
 	"handoff/chaos/history"
 )
 
-// cluster is a world of processes that records calls. It is its own runner, with a clock that only
-// pass moves.
+// cluster is a world of processes that records calls. It is also the runner, with a clock that only pass
+// moves.
 type cluster struct {
 	processes []*member
 	told      []string
@@ -114,7 +114,7 @@ func (m *member) die() {
 	}
 }
 
-// turn is a process from one start to its end.
+// turn is an instance of a process.
 type turn struct {
 	p    *member
 	life int
@@ -151,8 +151,8 @@ func TestDeadProcessRestartsOnTime(t *testing.T) {
 	c.expect(t, "0s touched shell-1", "0s kill shell-1", "1s shell-1 is gone", "10s start shell-1", "10s over")
 }
 
-// A process may take longer to stop than its restart_after. Then it is started once it has ended:
-// not beside itself, and not never.
+// A process may take longer to stop than its restart_after. Then it is started once it has ended, and not
+// earlier.
 func TestStoppingProcessRestartsAfterItsEnd(t *testing.T) {
 	c := clusterOf("shell-1", "shell-2")
 	c.inject(t, c.injection("stop", 10*time.Second), new(stop))
@@ -173,7 +173,7 @@ func TestProcessWithoutRestartStaysDown(t *testing.T) {
 	c.expect(t, "0s touched shell-1", "0s kill shell-1", "0s endless", "0s shell-1 is gone")
 }
 
-// Only the paused instance is resumed, not the one that has replaced it.
+// Only the paused instance is resumed, not the instance that has replaced it.
 func TestRestartedProcessIsNotResumed(t *testing.T) {
 	for _, x := range []struct {
 		restarted bool

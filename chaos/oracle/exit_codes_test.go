@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// The oracle has the table of the page, and nothing else.
+// The oracle has exactly the table of the page.
 func TestExitCodesMatchDocumentation(t *testing.T) {
 	page, err := os.ReadFile("../../docs/actions.md")
 	if err != nil {

@@ -26,8 +26,8 @@ func drawRetry(t *rapid.T) config.Retry {
 	}
 }
 
-// For every configuration and draw, the core's delay lies in the oracle's window, and the core's
-// extremes reach both ends.
+// For every configuration and draw, the core's delay lies in the oracle's window, and its extremes reach
+// both ends.
 func TestCoreBackoffsLieInWindow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := drawRetry(t)
@@ -69,7 +69,7 @@ func TestWindowsGrowToCap(t *testing.T) {
 	}
 }
 
-// Take-backs that count raise the delay without an end, the others up to five times.
+// Take-backs that count raise the delay without limit, the others up to five times.
 func TestUncountedTakeBacksRaiseDelayFiveTimes(t *testing.T) {
 	for _, c := range []struct {
 		counted int
@@ -82,8 +82,8 @@ func TestUncountedTakeBacksRaiseDelayFiveTimes(t *testing.T) {
 	}
 }
 
-// Mistakes about a share of workers show most often where the share is met exactly, so every fleet
-// is tried there and next to it.
+// Errors about a share of workers show most often at the exact share, so every fleet is tried there and
+// next to it.
 func TestCoreBrakesLikeOracle(t *testing.T) {
 	for percent := 1; percent <= 100; percent++ {
 		x := config.Executor{BrakeMinWorkers: 1 + percent%7, BrakeFraction: float64(percent) / 100}

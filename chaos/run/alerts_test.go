@@ -74,7 +74,7 @@ func TestRunWaitsForItsAlert(t *testing.T) {
 	})
 }
 
-// An alert that never resolves delays the end of a run only as long as something may still change.
+// An alert that never resolves delays the end of a run only for its patience.
 func TestRunStopsWaitingAfterPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, _ := watched(nil, time.Hour)

@@ -62,7 +62,7 @@ func (first) Chance(uint64) bool    { return false }
 type deafWorld struct {
 	in    *injected
 	err   error
-	after func(x *fault.Injection) // called at the beginning; may be nil
+	after func(x *fault.Injection) // called at the beginning of a fault; may be nil
 }
 
 func (d *deafWorld) Deafen(x *fault.Injection) (func(), error) {
@@ -208,7 +208,7 @@ func TestFaultBeginsAfterItsTrigger(t *testing.T) {
 	in.expect(t, "14s fault_began deaf of shell-1", "14s deafened shell-1", "15s healed", "15s fault_ended deaf of shell-1")
 }
 
-// For the trigger `scheduled`, `of` names the worker that gets the execution, not the executor that
+// For the trigger `scheduled`, `of` names the worker that receives the execution, not the executor that
 // scheduled it.
 func TestTriggerMatchesOnlyItsWorker(t *testing.T) {
 	in := inject(t, "{when: {after: scheduled, of: shell-2}, deaf: shell-1, for: 1s}")

@@ -11,7 +11,7 @@ import (
 	"handoff/core/execution"
 )
 
-// judged is the verdict on a run with one requested execution and these rows at the end.
+// judged returns the verdict on a run with one requested execution and these rows at the end.
 func judged(o Outcome, rows ...execution.Execution) (violations string, gaveUp string) {
 	s := &scenario.Scenario{Actions: actions("a"), Workload: []scenario.Load{{Action: "a", Count: 1, Copies: 1}}}
 	j := NewJudges(s, config.Hardened, config.Default(config.Hardened), nil)
@@ -54,7 +54,7 @@ func TestUnfinishedWorkIsViolationOnlyAtEnd(t *testing.T) {
 	}
 }
 
-// The suite sees each event at once. The other sinks see many together, in the same order, and all
+// The suite receives each event at once. The other sinks receive many together, in the same order, and all
 // of them before their results are read.
 func TestJudgesSeeEventsOnceInOrder(t *testing.T) {
 	for _, n := range []int{0, 1, eventsAtOnce - 1, eventsAtOnce, 3*eventsAtOnce + 7} {

@@ -13,8 +13,8 @@ import (
 	"handoff/core/execution"
 )
 
-// missedRun is the only violation of a run that ended with these rows, one second apart and in
-// their order.
+// missedRun returns the only violation of a run that ended with these rows, one second apart and in their
+// order.
 func missedRun(t *testing.T, bound scenario.Bound, rows ...execution.Execution) (message string, about execution.ID, at time.Duration) {
 	t.Helper()
 	j := NewJudges(&scenario.Scenario{Actions: actions("a")}, config.Hardened, config.Default(config.Hardened), []int{})
@@ -55,8 +55,8 @@ func failed(id execution.ID, why execution.Reason, text string, by execution.Par
 	return execution.Execution{ID: id, Status: execution.Failed, FailureReason: why, Result: execution.Result{Error: text, FailedBy: by}}
 }
 
-// An unmet bound names the executions that missed it, grouped by how and why they ended, and leads
-// to the end that came first in the largest group.
+// An unmet bound names the executions that missed it, grouped by how and why they ended, and refers to the
+// first end in the largest group.
 func TestUnmetBoundListsMissedExecutions(t *testing.T) {
 	done := func(id execution.ID) execution.Execution {
 		return execution.Execution{ID: id, Status: execution.Completed}
@@ -194,8 +194,8 @@ func TestUnmetBoundListsMissedExecutions(t *testing.T) {
 	}
 }
 
-// A run that took longer than it may is told with both durations; whoever gets no work, with the workers that never became active
-// and what the broker did to them.
+// The text for a run that exceeded its timeout has both durations. The text for executions without a worker
+// lists the workers that never became active, and the broker's part in that.
 func TestUnmetBoundExplainsTimeoutsAndIdleWorkers(t *testing.T) {
 	slow := scenario.Action{Action: execution.Action{Ref: "slow", Runtime: "shell", Timeout: 5 * time.Second}, TakesMin: 8 * time.Second, TakesMax: 12 * time.Second}
 	j := NewJudges(&scenario.Scenario{Actions: []scenario.Action{slow}}, config.Hardened, config.Default(config.Hardened), []int{})
@@ -224,7 +224,7 @@ func TestUnmetBoundExplainsTimeoutsAndIdleWorkers(t *testing.T) {
 	}
 }
 
-// Of many executions a few are named.
+// Of many executions, only a few are named.
 func TestUnmetBoundNamesFewOfMany(t *testing.T) {
 	var rows []execution.Execution
 	for id := range execution.ID(7) {

@@ -10,7 +10,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// left is what a test leaves to do.
+// left is the work that a test leaves to do.
 type left struct{ faults, actions, unfinished, messages, queued bool }
 
 func (l *left) Faults() bool     { return l.faults }
@@ -19,7 +19,7 @@ func (l *left) Unfinished() bool { return l.unfinished }
 func (l *left) Messages() bool   { return l.messages }
 func (l *left) Drained() bool    { return !l.queued }
 
-// resting runs check in a run in which nothing is left to do.
+// resting runs check in a run without remaining work.
 func resting(t *testing.T, alerts *Alerts, submits int, check func(r *Rest, l *left)) {
 	t.Helper()
 	s := &scenario.Scenario{Workload: make([]scenario.Load, submits)}
@@ -29,7 +29,7 @@ func resting(t *testing.T, alerts *Alerts, submits int, check func(r *Rest, l *l
 	}, l)
 }
 
-// after checks whether a run is over now, and again after a while.
+// after checks whether a run is over now, and once more after a while.
 func after(r *Rest, d time.Duration) bool {
 	r.Over()
 	time.Sleep(d)
@@ -91,7 +91,7 @@ func TestWorkloadKeepsRunGoingUntilAbandoned(t *testing.T) {
 	})
 }
 
-// A firing alert delays the end of a run, but not for ever.
+// A firing alert delays the end of a run, but not forever.
 func TestAlertKeepsRunGoingUntilPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := NewAlerts(scenario.Alerts{Resolves: []string{brake}}, AlertsOptions{

@@ -52,7 +52,7 @@ func TestWeavingCoversMutexesAndMutants(t *testing.T) {
 	}
 }
 
-// A text from another overlay is woven, and the other files of that overlay stay.
+// A file from another overlay is woven, and the other files of that overlay are kept.
 func TestCallsPrecedeStatementsOnSameLine(t *testing.T) {
 	for kind, want := range wovenLines {
 		module := moduleOf(t, "package p\n")
@@ -197,7 +197,7 @@ func (s *shop) count(all []*counter) {
 }
 `
 
-// wovenLines are the lines of example that differ in its woven text, without their indentation.
+// wovenLines returns the lines of example that differ in its woven text, without indentation.
 var wovenLines = map[Kind][]string{
 	Guard: {
 		`package p; import "handoff/sim/woven"`,
