@@ -103,7 +103,7 @@ func TestBudgetDetectsExtraStatementsAndMessages(t *testing.T) {
 			t.Fatalf("there is no mutant %q", name)
 		}
 		if faults := strings.Join(over(was, spending(t, m)), "\n"); !strings.Contains(faults, figure) {
-			t.Errorf("%s: no figure of %s is above its budget; told is:\n%s", name, figure, faults)
+			t.Errorf("%s: no figure of %s is above its budget; reported:\n%s", name, figure, faults)
 		}
 	}
 }
@@ -128,7 +128,7 @@ func budget(t *testing.T) map[string]float64 {
 	return was
 }
 
-// over lists the figures that have grown too much, and those that are new or missing.
+// over lists the figures that have grown too much, are new or are missing.
 func over(was, now map[string]float64) (faults []string) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		w, known := was[name]

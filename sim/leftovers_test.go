@@ -69,7 +69,7 @@ func (l *leftovers) look(t *testing.T, scenario string, w *world) {
 		}
 		l.queues++
 		if w.db.WorkerName(execution.WorkerID(n)) == "" {
-			t.Errorf("%s: the queue %s belongs to worker %d, which the database has forgotten: nobody will delete it", scenario, d.Queue, n)
+			t.Errorf("%s: the queue %s belongs to worker %d, which the database no longer has: no part will delete it", scenario, d.Queue, n)
 		}
 	}
 	for id := range execution.ID(w.db.Rows()) {

@@ -66,7 +66,7 @@ func (w *world) isInterrupted() bool {
 	return w.options.Interrupted != nil && w.options.Interrupted()
 }
 
-// Findings are what the invariants have found in a run so far.
+// Findings are the findings of the invariants in a run so far.
 type Findings struct {
 	List []invariant.Finding
 	// Execution is the present row of an execution; false if there is none.
@@ -80,7 +80,7 @@ type Pause struct {
 	For     time.Duration
 }
 
-// DefaultMaxSteps is far above what any scenario of the library needs.
+// DefaultMaxSteps is far more than any scenario of the library needs.
 const DefaultMaxSteps = 20_000_000
 
 func (o Options) chooserOrRandom() kernel.Chooser {

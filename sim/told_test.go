@@ -94,8 +94,8 @@ func fullStrength(k *fault.Kind) string {
 type standstill struct {
 	began, last, longest, until time.Duration
 	fired, firing               []string
-	// told reports whether an alert fired in time within the longest standstill. alert is when the first
-	// one fired in the present one, or its beginning if one fired already.
+	// told reports whether an alert fired in time within the longest standstill. alert is the time of the
+	// first alert in the current standstill, or its beginning if one already fired.
 	told  bool
 	alert time.Duration
 }

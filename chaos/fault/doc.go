@@ -29,5 +29,5 @@
 // Words: a Kind is a type of failure. A Fault is one entry of a scenario, with the fields of its kind. An
 // Injection is one fault in one run. A fault strikes its targets: processes, servers, queues or links. It
 // touches something when it affects it, such as a message that it delays. A fault that touches nothing has
-// tested nothing, and the run's verdict says so.
+// tested nothing, and the run's verdict reports that.
 package fault

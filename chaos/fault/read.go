@@ -29,7 +29,7 @@ type Reader struct {
 	begins Begins
 }
 
-// Begins is when a fault begins. A target must have started by then.
+// Begins is the time at which a fault begins. A target must have started by then.
 type Begins struct {
 	// Latest is the last moment at which it may begin; unused after a trigger.
 	Latest       time.Duration

@@ -55,7 +55,7 @@ func TestAlertsAreSampledEveryInterval(t *testing.T) {
 			t.Errorf("samples at %v, want %v", at, want)
 		}
 		if len(*told) != len(want) {
-			t.Errorf("five changes of the brake are told as %q", *told)
+			t.Errorf("five changes of the brake are reported as %q", *told)
 		}
 	})
 }

@@ -201,7 +201,7 @@ func TestFaultBeginsAfterItsTrigger(t *testing.T) {
 	in.beat("shell-2")
 	in.expect(t) // not within the step of the event
 	if !in.Busy() {
-		t.Error("its trigger has come, and nobody waits for the fault")
+		t.Error("its trigger has occurred, but the run does not wait for the fault")
 	}
 	in.beat("shell-2") // it begins only once
 	in.pass(time.Minute)
@@ -340,7 +340,7 @@ func TestHoldKeepsInjectorBusy(t *testing.T) {
 	}
 	other()
 	if in.Busy() {
-		t.Error("nobody holds it")
+		t.Error("no hold is left")
 	}
 }
 

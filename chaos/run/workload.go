@@ -77,7 +77,7 @@ type Workload struct {
 	mu sync.Mutex
 	// left counts the steps that are not finished.
 	left atomic.Int64
-	// accepted holds the executions of each action by their number from 0; 0 for those that are not
+	// accepted holds the executions of each action by their number from 0; 0 for executions that are not
 	// accepted yet.
 	accepted map[string][]execution.ID
 	// waiting wakes the tasks that wait for an execution to be accepted.

@@ -21,9 +21,9 @@ import (
 //     acted. That is strict: a mutant may act a hundred times before an act does harm.
 //   - Any reports whether they contain at least one mark up to the violation.
 //   - Blind is for unplanted faults. All marks are removed from the record, and the causes are searched
-//     again. Blind reports whether they contain an event next to an act: the event right before or after an
-//     act of the same process, or of the act's execution at its step. Log lines and hints don't count;
-//     other events cover the messages of hints.
+//     once more. Blind reports whether they contain an event next to an act: the event right before or
+//     after an act of the same process, or of the act's execution at its step. Log lines and hints don't
+//     count; other events cover the messages of hints.
 //
 // The aim: a median size of at most 25, and First for at least 95 % of the mutants.
 

@@ -163,7 +163,7 @@ func TestProgressCountsEverything(t *testing.T) {
 		last = p
 	}})
 	if err != nil || last.Done != 8 || last.Total != 8 || last.Failing == 0 || failed != 2 || last.Rate() <= 0 || last.Left() != 0 {
-		t.Errorf("%v, %+v, %d targets told as failed", err, last, failed)
+		t.Errorf("%v, %+v, %d targets reported as failed", err, last, failed)
 	}
 }
 

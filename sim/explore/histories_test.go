@@ -124,9 +124,9 @@ func TestLibraryExercisesEveryInvariant(t *testing.T) {
 	}
 }
 
-// The core breaks no rule in any run of the library, and the committed file holds the hash of the history of every run, its number of events, and how
-// often each invariant has judged something. A change that should not change runs changes no line.
-// A change of the checkers that loses judgements changes a count.
+// The core breaks no rule in any run of the library. For every run, the committed file holds the hash of
+// the history, the number of events, and how often each invariant has judged something. A change that
+// should not change runs changes no line. A change of the checkers that loses judgements changes a count.
 func TestHistories(t *testing.T) {
 	runs, err := libraryRuns()
 	if err != nil {

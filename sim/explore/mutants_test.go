@@ -18,7 +18,7 @@ func TestMutants(t *testing.T) {
 	kills, err := Mutants(t.Context(), []*mutant.Mutant{harmless, killed, misnamed}, library, MutantOptions{
 		Seeds: 2, Progress: func(_ *Kill, done, total int) {
 			if told++; done != told || total != 3 {
-				t.Errorf("told of %d of %d, want %d of 3", done, total, told)
+				t.Errorf("progress is %d of %d, want %d of 3", done, total, told)
 			}
 		},
 	})

@@ -85,10 +85,10 @@ type shrinker struct {
 }
 
 // Shrink removes faults, settings, executions, workers and executors from a failing run, and narrows the
-// rest, as long as the same invariant or expectation fails with the mutant and nothing fails without it. Of
-// a varied target, it shrinks the variant that the seed draws. file is the path of the result and
-// determines its name. The result depends only on the arguments; if ctx ends, it is the smallest one so
-// far. The error is ErrNothingToShrink if the run does not fail, and an *ErrNotKept if its scenario,
+// rest. It keeps a change if the same invariant or expectation still fails with the mutant and nothing
+// fails without it. Of a varied target, it shrinks the variant that the seed draws. file is the path of the
+// result and determines its name. The result depends only on the arguments; if ctx ends, it is the smallest
+// one so far. The error is ErrNothingToShrink if the run does not fail, and an *ErrNotKept if its scenario,
 // reduced to one profile, does not.
 func Shrink(ctx context.Context, t Target, seed uint64, f *mutant.Mutant, file string) (*Shrunk, error) {
 	from := t

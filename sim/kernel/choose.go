@@ -29,7 +29,7 @@ type Stream struct {
 	owner *randomChooser
 	pcg   rand.PCG
 
-	// matter is what About set for the next draw; zero if nothing was set. Only tapes read it.
+	// matter is the name of the next draw, set by About; zero for none. Only tapes read it.
 	matter drawName
 }
 

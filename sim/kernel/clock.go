@@ -142,9 +142,9 @@ func (k *Kernel) NewClock(name string) *Clock {
 	return &Clock{m: m, origin: monotonicOrigin(key, 0)}
 }
 
-// Monotonic returns the time since an arbitrary origin. The origin differs from process to process
-// and from start to start, so that code that compares readings of two processes fails visibly. The
-// reading never goes backwards. It drifts, and it stands still while the machine is frozen.
+// Monotonic returns the time since an arbitrary origin. The origin differs from process to process and from
+// start to start, so that code that compares readings of two processes fails visibly. The reading never
+// goes backwards. It drifts, and it stops while the machine is frozen.
 func (c *Clock) Monotonic() time.Duration { return c.origin + c.m.clockReading() }
 
 // Wall returns the reading of the wall clock, in UTC: true time, plus drift, offset and steps,

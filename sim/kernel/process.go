@@ -132,9 +132,9 @@ func (p *Process) Resume() {
 }
 
 // Freeze stops the machine of the process, as when a virtual machine is suspended. The scheduler does not
-// pick its tasks, and its monotonic clock and its timers stand still. The wall clock also stands still, and
-// after Thaw it lags by the length of the freeze, as on a guest without clock correction. Every process of
-// the same name is on that machine. A task that freezes its own machine stops inside the call.
+// pick its tasks, and its monotonic clock and its timers stop. The wall clock also stops, and after Thaw it
+// lags by the length of the freeze, as on a guest without clock correction. Every process of the same name
+// is on that machine. A task that freezes its own machine stops inside the call.
 func (p *Process) Freeze() {
 	p.k.CheckAlive()
 	if p.machine.frozen || p.state != processAlive {

@@ -49,8 +49,8 @@ var errHostile = errors.New("message header x-death is not one that the broker h
 var errInternal = errors.New("internal error")
 
 // isPoisoned reports whether a message with a hostile x-death header has died and is still in its queue.
-// RabbitMQ 3.10 then stops its dead letter worker, and does so again at each attempt. So the whole node
-// dead-letters nothing, and no queue can be declared
+// RabbitMQ 3.10 then stops its dead letter worker, at each attempt. So the whole node dead-letters nothing,
+// and no queue can be declared
 // (chaos/selftest/conformance/rabbitmqtest.TestAHostileHeaderEndsDeadLettering). A restart begins with
 // another attempt, so it helps only after the deletion of the queue with the message. From 4.0 on, the
 // broker stores the deaths of a message apart from its headers, and replaces a foreign x-death unread.
@@ -59,7 +59,7 @@ func (b *Broker) isPoisoned() bool { return b.stuck }
 // poisonsBroker reports whether the death of this message stops dead lettering.
 func (m *message) poisonsBroker(b *Broker) bool { return m.hostile && b.like.readsDeaths && !b.stuck }
 
-// resetDeadLettering models a restart. Dead lettering works again, unless a queue still holds a hostile
+// resetDeadLettering models a restart. Dead lettering resumes, unless a queue still holds a hostile
 // message: the broker retries that first, so dead lettering stops at once.
 func (b *Broker) resetDeadLettering() {
 	b.stuck = false

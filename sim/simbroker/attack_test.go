@@ -44,7 +44,7 @@ func TestHostileHeaderStopsOldDeadLettering(t *testing.T) {
 			want := []int64{int64(either(old, 1, 0)), 0, int64(either(old, 1, 0)), 0}
 			for i := range want {
 				if len(told) != len(want) || told[i] != want[i] {
-					t.Fatalf("told %v, want %v", told, want)
+					t.Fatalf("counts %v, want %v", told, want)
 				}
 			}
 		})

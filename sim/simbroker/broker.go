@@ -244,8 +244,8 @@ func (b *Broker) SetAlarm(on bool) {
 	}
 }
 
-// DeleteQueue deletes a queue: its messages are dropped, not dead-lettered, its bindings are gone
-// and its consumers are cancelled (rules 15 and 32). It returns false if no queue has that name.
+// DeleteQueue deletes a queue: its messages are dropped, not dead-lettered, its bindings are removed and
+// its consumers are cancelled (rules 15 and 32). It returns false if no queue has that name.
 func (b *Broker) DeleteQueue(name string) bool {
 	q := b.queueNamed(name)
 	if q == nil {

@@ -44,7 +44,7 @@ func (a *arrival) Arrive() {
 	sub.wakeWaiters()
 }
 
-// wakeWaiters wakes all waiting tasks; those that find nothing wait again.
+// wakeWaiters wakes all waiting tasks; tasks that find nothing wait again.
 func (su *subscription) wakeWaiters() {
 	for _, w := range su.waiters {
 		w.Done()
@@ -52,7 +52,7 @@ func (su *subscription) wakeWaiters() {
 	su.waiters = su.waiters[:0]
 }
 
-// cancelledByServer is the arrival of basic.cancel at the client.
+// cancelledByServer handles the arrival of basic.cancel at the client.
 func (su *subscription) cancelledByServer() {
 	su.cancelled = true
 	su.wakeWaiters()

@@ -65,12 +65,11 @@
 // # A session
 //
 // One session is one connection with as many channels as it needs: a refused declaration or a consumer of a
-// missing queue is an error and leaves the session open, while errors that RabbitMQ answers by closing the
-// channel of publishes or deliveries (rules 5 and 26) end the session. When the process ends, its operating
-// system closes the connection, and the broker detects it after one trip through the network. If that link
-// is cut, the broker detects it only by the missing heartbeats. A client that detects the end of its
-// session may, depending on a draw, still return buffered deliveries, although the broker has requeued
-// them.
+// missing queue is an error and leaves the session open. Errors for which RabbitMQ closes the channel of
+// publishes or deliveries (rules 5 and 26) end the session. When the process ends, its operating system
+// closes the connection, and the broker detects it after one trip through the network. If that link is cut,
+// the broker detects it only by the missing heartbeats. A client that detects the end of its session may,
+// depending on a draw, still return buffered deliveries, although the broker has requeued them.
 //
 // # The wire format
 //
@@ -129,7 +128,7 @@
 //
 // # Choices
 //
-// Streams: "broker/disk" (time to store), "broker/lateness" (of expiry), "broker/loss" (what a kill takes),
-// "broker/late-reads" (see above), "broker/heartbeat" (phase), "broker/consumer-tick" (when a channel looks
-// for deliveries that were held for long, before 4.3). A draw of 0 is the default.
+// Streams: "broker/disk" (time to store), "broker/lateness" (of expiry), "broker/loss" (what a kill loses),
+// "broker/late-reads" (see above), "broker/heartbeat" (phase), "broker/consumer-tick" (when a channel
+// checks for overdue deliveries, before 4.3). A draw of 0 is the default.
 package simbroker

@@ -195,7 +195,7 @@ func TestRule34Heartbeats(t *testing.T) {
 	}
 }
 
-// TestRule34ShortSilence: a client that can't act, or whose clock stands still, does not give up.
+// TestRule34ShortSilence: a client that can't act, or whose clock is stopped, does not give up.
 func TestRule34ShortSilence(t *testing.T) {
 	for _, stop := range []string{"paused", "frozen"} {
 		for seed := range uint64(10) {

@@ -41,8 +41,8 @@ func (be beat) Fire() {
 	s.b.k.AfterEvent(half, be)
 }
 
-// beatAtBroker is the broker's reaction to the client's silence: a process that is paused, frozen or
-// gone sends nothing, and a cut hides its frames.
+// beatAtBroker handles the broker's reaction to the client's silence: a paused, frozen or ended process
+// sends nothing, and a cut hides its frames.
 func (s *session) beatAtBroker(now, half time.Duration) {
 	speaks := s.conn.ClientOpen() && s.p.Alive() && !s.p.Paused() && !s.p.Frozen()
 	switch {
@@ -54,8 +54,8 @@ func (s *session) beatAtBroker(now, half time.Duration) {
 	}
 }
 
-// beatAtClient is the client's reaction to the broker's silence. For a frozen process no time passes, and a
-// paused one can't act.
+// beatAtClient handles the client's reaction to the broker's silence. For a frozen process no time passes,
+// and a paused one can't act.
 func (s *session) beatAtClient(now, half time.Duration) {
 	switch {
 	case s.p.Frozen():

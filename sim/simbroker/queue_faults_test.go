@@ -51,7 +51,7 @@ func TestBlockedQueueHasNoConsumers(t *testing.T) {
 		w.publish(s, broker.Confirmed, dispatch("", "q", 1))
 		w.within(time.Minute, func(ctx context.Context) {
 			if _, err := s.Consume(ctx, "q", 10); !errors.Is(err, context.DeadlineExceeded) {
-				t.Errorf("Consume = %v while nobody may", err)
+				t.Errorf("Consume = %v during the block", err)
 			}
 		})
 		if state, err := s.QueueState(background, "q"); err != nil || state != (broker.QueueState{Exists: true, Ready: 1}) || touched != 2 {
@@ -163,7 +163,7 @@ func TestSessionEndsWhenPublishWaitsTooLong(t *testing.T) {
 			}
 			w.sleep(2*stuckAfter + heartbeat)
 			if !s.Closed() {
-				t.Errorf("deleted %v: the session goes on after %v without a confirm", deleted, oldestConfirm)
+				t.Errorf("deleted %v: the session is open after %v without a confirm", deleted, oldestConfirm)
 			}
 		})
 		w.run(hour)

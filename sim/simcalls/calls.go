@@ -26,7 +26,7 @@ type callReporter struct {
 	store.Store
 	h host.Host
 	c *invariant.Calls
-	// asked is when the process began to register.
+	// asked is the time at which the process began to register.
 	asked time.Duration
 }
 

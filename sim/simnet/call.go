@@ -299,7 +299,7 @@ func (c *call) sendReply(err error) {
 	c.n.k.AfterEvent(c.back.drawDelay(), c)
 }
 
-// deliverReply handles the arrival of the reply at the caller, which may be gone.
+// deliverReply handles the arrival of the reply at the caller, which may have returned.
 func (c *call) deliverReply() {
 	if c.err == nil && c.server.generation != c.applied && c.back.drawCoin() {
 		c.err = ErrReset // the server went down before it sent the reply

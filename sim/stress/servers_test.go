@@ -52,7 +52,7 @@ type nobody struct{}
 // Observe implements history.Sink.
 func (nobody) Observe(*history.Event) {}
 
-// tick is a timer that is always armed: without one the kernel's time would stand still.
+// tick is a timer that is always armed: without one, the kernel's time would stop.
 func (s *servers) tick() { s.k.After(time.Second, s.tick) }
 
 // run makes the kernel's time follow the clock until close.

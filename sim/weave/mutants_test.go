@@ -43,7 +43,7 @@ func TestLockMutantsAreKilledByPreemption(t *testing.T) {
 		t.Run(m.Name, func(t *testing.T) {
 			by, known := killers[m.Name]
 			if !known {
-				t.Fatal("nobody says what kills it")
+				t.Fatal("killers has no entry for it")
 			}
 			planted := woven.MutantVariable + "=" + m.Name
 			if by.scenarios != nil {
