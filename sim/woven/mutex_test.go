@@ -48,7 +48,7 @@ func TestMutexGoesToLongestWaiter(t *testing.T) {
 func TestUnlockOfUnlockedMutexPanics(t *testing.T) {
 	var m Mutex
 	if k := world(t, 1, func(*kernel.Kernel) { m.Unlock() }); k.Failure() == nil {
-		t.Error("nobody noticed")
+		t.Error("unlocking an unlocked mutex does not panic")
 	}
 }
 
