@@ -42,8 +42,8 @@ func Mutants() []Mutant {
 	e.run = run
 `),
 		// Two tasks give a slot to the same delivery, and then both remove a delivery.
-		splitLock("session-admits-in-two-steps", waiting, "t.mu", `
-		t.waiting = append(t.waiting[:0], t.waiting[len(taken):]...)
+		splitLock("session-admits-in-two-steps", waiting, "s.mu", `
+		s.waiting = append(s.waiting[:0], s.waiting[len(taken):]...)
 		return taken, nil, 0`),
 		// A session that opens between the check and the wait wakes no task: the consumer stays deaf
 		// forever.
