@@ -18,7 +18,7 @@ const (
 	pageSize = 1 << pageBits
 )
 
-// Table is a table of values by number. The zero value is empty and ready for use. It is for one task at a time.
+// Table maps numbers to values. The zero value is empty and ready for use. It is for one task at a time.
 type Table[K ~int64 | ~uint64, V any] struct {
 	// last is the most recently used page: values in use at the same time share few pages.
 	last *page[V]
