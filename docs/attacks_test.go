@@ -12,7 +12,7 @@ import (
 
 // Every attack must have a test, even after a test is renamed. .ci/attack takes the names from the page.
 func TestEveryAttackNamesItsTests(t *testing.T) {
-	_, run, _ := strings.Cut(readText(t, "../Makefile"), "HANDOFF_TEST_GARBAGE=200000 go test ")
+	_, run, _ := strings.Cut(readText(t, "../.ci/attack"), "HANDOFF_TEST_GARBAGE=200000 go test ")
 	run, _, _ = strings.Cut(run, "\n")
 	declared, inReach := map[string]bool{}, map[string]bool{}
 	for name, source := range allTexts(t, "", ".go") {
