@@ -56,7 +56,7 @@ type options struct {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:])
+	err := runBench(ctx, os.Args[1:])
 	stop()
 	if errors.Is(err, flag.ErrHelp) {
 		return
@@ -67,12 +67,12 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, args []string) (err error) {
-	o, err := parse(args)
+func runBench(ctx context.Context, args []string) (err error) {
+	o, err := parseOptions(args)
 	if err != nil {
 		return err
 	}
-	before, err := load()
+	before, err := loadAverage()
 	if err != nil {
 		return err
 	}
@@ -120,12 +120,12 @@ func run(ctx context.Context, args []string) (err error) {
 	case o.retention > 0:
 		err = measureRetention(ctx, c, o, t)
 	default:
-		err = measure(ctx, c, o, t)
+		err = measureWays(ctx, c, o, t)
 	}
 	if err != nil {
 		return err
 	}
-	t.print(os.Stdout)
+	t.printTable(os.Stdout)
 	return nil
 }
 
@@ -137,9 +137,9 @@ type way struct {
 	throughput func(ctx context.Context, jobs int) (*measurement, error)
 }
 
-// measure lets every way work once a round, so that other work of the machine affects all of them.
+// measureWays lets every way work once a round, so that other work of the machine affects all of them.
 // The first round warms up caches, plans and pools.
-func measure(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
+func measureWays(ctx context.Context, c *cluster.Cluster, o options, t *table) error {
 	d, err := openDaemons(ctx, c, o)
 	if err != nil {
 		return err
@@ -152,9 +152,9 @@ func measure(ctx context.Context, c *cluster.Cluster, o options, t *table) error
 	defer r.close()
 	var ways []way
 	for _, n := range o.workers {
-		ways = append(ways, d.way(n))
+		ways = append(ways, d.workersWay(n))
 	}
-	ways = append(ways, r.ways(o.jobs)...)
+	ways = append(ways, r.riverWays(o.jobs)...)
 	for round := range o.rounds + 1 {
 		for _, w := range ways {
 			jobs := w.jobs
@@ -166,14 +166,14 @@ func measure(ctx context.Context, c *cluster.Cluster, o options, t *table) error
 				return fmt.Errorf("%s: %w", w.name, err)
 			}
 			if round > 0 {
-				t.add(round, m)
+				t.addMeasurement(round, m)
 			}
 		}
 	}
-	if err := d.latency(ctx, t); err != nil {
+	if err := d.measureLatency(ctx, t); err != nil {
 		return err
 	}
-	return r.latency(ctx, o, t)
+	return r.measureLatency(ctx, o, t)
 }
 
 // concurrency is how many executions a worker holds at a time. The default of 10 suits
@@ -181,7 +181,7 @@ func measure(ctx context.Context, c *cluster.Cluster, o options, t *table) error
 // back. River's client with the best settings works on as many at a time.
 const concurrency = 1000
 
-func parse(args []string) (options, error) {
+func parseOptions(args []string) (options, error) {
 	o := options{}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.StringVar(&o.bin, "bin", "../../../bin", "the folder of the binaries executor and worker")

@@ -61,7 +61,7 @@ func measureRetention(ctx context.Context, c *cluster.Cluster, o options, t *tab
 		return err
 	}
 	defer d.close()
-	if err := d.workers(ctx, 0); err != nil {
+	if err := d.setWorkers(ctx, 0); err != nil {
 		return err
 	}
 	w, err := startTimed(ctx, c)
@@ -69,8 +69,8 @@ func measureRetention(ctx context.Context, c *cluster.Cluster, o options, t *tab
 		return err
 	}
 	defer func() { err = errors.Join(err, w.stop()) }()
-	a := &aged{daemons: d, worker: w}
-	if err := a.sample(ctx); err != nil {
+	a := &agingTables{daemons: d, worker: w}
+	if err := a.sampleExecutions(ctx); err != nil {
 		return err
 	}
 	for round := range o.rounds + 1 {
@@ -82,7 +82,7 @@ func measureRetention(ctx context.Context, c *cluster.Cluster, o options, t *tab
 			ways[0], ways[1] = ways[1], ways[0]
 		}
 		for _, way := range ways {
-			p, err := a.measure(ctx, way)
+			p, err := a.measureWindow(ctx, way)
 			if err != nil {
 				return fmt.Errorf("%s: %w", way, err)
 			}
@@ -90,15 +90,15 @@ func measureRetention(ctx context.Context, c *cluster.Cluster, o options, t *tab
 				a.rate = p.created / p.window.Seconds()
 			}
 			if round > 0 {
-				t.purge(round, p)
+				t.addPurge(round, p)
 			}
 		}
 	}
 	return nil
 }
 
-// purged is a measurement beside a retention.
-type purged struct {
+// purgeMeasurement is a measurement beside a retention.
+type purgeMeasurement struct {
 	measurement
 	claims []time.Duration
 	// created, executions and transitions are how many came and left in the window; ofAge is how
@@ -110,8 +110,8 @@ type purged struct {
 	behind, behindAudit time.Duration
 }
 
-// aged makes tables of executions that come of age, and measures beside them.
-type aged struct {
+// agingTables makes tables of executions that come of age, and measures beside them.
+type agingTables struct {
 	*daemons
 	worker *timedWorker
 	// rate is how many executions come of age in a second: as many as were created in a second
@@ -123,26 +123,26 @@ type aged struct {
 	first time.Time
 }
 
-// sample keeps finished executions with their audit, for copies.
-func (a *aged) sample(ctx context.Context) error {
-	if err := a.empty(ctx); err != nil {
+// sampleExecutions keeps finished executions with their audit, for copies.
+func (a *agingTables) sampleExecutions(ctx context.Context) error {
+	if err := a.truncateTables(ctx); err != nil {
 		return err
 	}
 	const sampled = 20_000
-	if _, err := a.throughput(ctx, "sample", work{jobs: sampled, batch: batch}); err != nil {
+	if _, err := a.measureThroughput(ctx, "sample", workload{jobs: sampled, batch: batch}); err != nil {
 		return err
 	}
-	return a.script(ctx, []string{
+	return a.runScript(ctx, []string{
 		"create table sampled_record as select * from execution_record",
 		"create table sampled_group as select * from transition_group",
 	})
 }
 
-// fill makes a table of finished executions with their audit. They ended in the order of their ids:
+// fillTables makes a table of finished executions with their audit. They ended in the order of their ids:
 // the first of them comes of age when this is done, or in half a day. Its duration is guessed
 // from that of the last time.
-func (a *aged) fill(ctx context.Context, way string) error {
-	if err := a.empty(ctx); err != nil {
+func (a *agingTables) fillTables(ctx context.Context, way string) error {
+	if err := a.truncateTables(ctx); err != nil {
 		return err
 	}
 	began, until := time.Now(), retained/2
@@ -180,7 +180,7 @@ func (a *aged) fill(ctx context.Context, way string) error {
          order by %[4]s$x$, columns, taken);
 end $do$`, table, sample, key, order, ended, overriding, apart, a.first.Format(time.RFC3339Nano), spread, copies, from)
 	}
-	return a.script(ctx, []string{
+	return a.runScript(ctx, []string{
 		"set session_replication_role = replica", "alter table execution_record set (fillfactor = 100)",
 		copied("execution_record", "sampled_record", "id", "k, id", "ended", "overriding system value"),
 		// The stream's order is that of transactions: copies of one have those numbers that follow.
@@ -192,15 +192,15 @@ end $do$`, table, sample, key, order, ended, overriding, apart, a.first.Format(t
 	})
 }
 
-// measure fills the tables, works at the highest rate for the window, and reads what has left.
-func (a *aged) measure(ctx context.Context, way string) (*purged, error) {
+// measureWindow fills the tables, works at the highest rate for the window, and reads what has left.
+func (a *agingTables) measureWindow(ctx context.Context, way string) (*purgeMeasurement, error) {
 	if way == dayLeaves {
 		if most := float64(a.options.retention) / a.rate; most < (a.options.window + 2*leastWindow).Seconds() {
 			return nil, fmt.Errorf("%d finished executions leave in %.0f s, and a window of %v needs them for %v: raise --retention or lower --window",
 				a.options.retention, most, a.options.window, a.options.window+2*leastWindow)
 		}
 	}
-	if err := a.fill(ctx, way); err != nil {
+	if err := a.fillTables(ctx, way); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience+a.options.window)
@@ -210,26 +210,26 @@ func (a *aged) measure(ctx context.Context, way string) (*purged, error) {
 			return nil, err
 		}
 	}
-	last, err := a.newest(ctx)
+	last, err := a.newestID(ctx)
 	if err != nil {
 		return nil, err
 	}
-	before, err := a.removed(ctx)
+	before, err := a.removedRows(ctx)
 	if err != nil {
 		return nil, err
 	}
-	meter, err := begin(ctx, a.db)
+	meter, err := startMeter(ctx, a.db)
 	if err != nil {
 		return nil, err
 	}
-	a.worker.begin()
+	a.worker.resetClaims()
 	began := time.Now()
 	created, err := a.keepBusy(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &purged{window: time.Since(began), created: float64(created), claims: a.worker.claims()}
-	after, err := a.removed(ctx)
+	p := &purgeMeasurement{window: time.Since(began), created: float64(created), claims: a.worker.claimTimes()}
+	after, err := a.removedRows(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -241,10 +241,10 @@ func (a *aged) measure(ctx context.Context, way string) (*purged, error) {
 			return nil, err
 		}
 	}
-	if err := a.orchestrated(ctx, last); err != nil {
+	if err := a.awaitOrchestrated(ctx, last); err != nil {
 		return nil, err
 	}
-	m, err := meter.finish(ctx, way, created)
+	m, err := meter.newMeasurement(ctx, way, created)
 	if err != nil {
 		return nil, err
 	}
@@ -260,20 +260,20 @@ func (a *aged) measure(ctx context.Context, way string) (*purged, error) {
 
 // comeOfAge waits until the first execution has been of age for as long as it may take until the
 // executor looks.
-func (a *aged) comeOfAge(ctx context.Context) error {
+func (a *agingTables) comeOfAge(ctx context.Context) error {
 	for {
 		of := false
 		if err := a.db.QueryRow(ctx, "select now() - $1::interval > $2", retained, a.first.Add(leastWindow)).Scan(&of); err != nil || of {
 			return err
 		}
-		if err := pause(ctx); err != nil {
+		if err := pauseCheck(ctx); err != nil {
 			return err
 		}
 	}
 }
 
 // keepBusy creates executions during the window, as fast as they are claimed.
-func (a *aged) keepBusy(ctx context.Context) (created int, err error) {
+func (a *agingTables) keepBusy(ctx context.Context) (created int, err error) {
 	group, ctx := errgroup.WithContext(ctx)
 	window, end := context.WithTimeout(ctx, a.options.window)
 	defer end()
@@ -289,7 +289,7 @@ func (a *aged) keepBusy(ctx context.Context) (created int, err error) {
 					continue
 				}
 				all.Add(batch)
-				if err := a.create(ctx, work{batch: batch}, batch); err != nil {
+				if err := a.createExecutions(ctx, workload{batch: batch}, batch); err != nil {
 					return err
 				}
 			}
@@ -300,8 +300,8 @@ func (a *aged) keepBusy(ctx context.Context) (created int, err error) {
 	return int(all.Load()), err
 }
 
-// removed reads from the executor how many rows of each kind its retention has deleted.
-func (a *aged) removed(ctx context.Context) (map[string]float64, error) {
+// removedRows reads from the executor how many rows of each kind its retention has deleted.
+func (a *agingTables) removedRows(ctx context.Context) (map[string]float64, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.cluster.Executors[0].URL+"/metrics", nil)
 	if err != nil {
 		return nil, err
@@ -369,36 +369,36 @@ func startTimed(ctx context.Context, c *cluster.Cluster) (*timedWorker, error) {
 }
 
 // Claim implements store.Worker.
-func (w *timedWorker) Claim(ctx context.Context, key store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
+func (t *timedWorker) Claim(ctx context.Context, key store.WorkerKey, cs []store.Claim) ([]store.ClaimResult, error) {
 	began := time.Now()
-	results, err := w.Worker.Claim(ctx, key, cs)
+	results, err := t.Worker.Claim(ctx, key, cs)
 	took, applied := time.Since(began), 0
 	for i := range results {
 		if results[i].Applied {
 			applied++
 		}
 	}
-	w.claimed.Add(int64(applied))
+	t.claimed.Add(int64(applied))
 	select {
-	case w.more <- struct{}{}:
+	case t.more <- struct{}{}:
 	default:
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.times = append(w.times, took)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.times = append(t.times, took)
 	return results, err
 }
 
-// begin forgets the claims so far.
-func (w *timedWorker) begin() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.times = nil
-	w.claimed.Store(0)
+// resetClaims forgets the claims so far.
+func (t *timedWorker) resetClaims() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.times = nil
+	t.claimed.Store(0)
 }
 
-func (w *timedWorker) claims() []time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.times
+func (t *timedWorker) claimTimes() []time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.times
 }

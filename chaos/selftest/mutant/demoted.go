@@ -1,7 +1,7 @@
 package mutant
 
 func init() {
-	register(
+	registerMutants(
 		// keptDemoted is the pool before it gave up connections to a server that is no longer the primary.
 		Mutant{
 			Name: "kept-demoted", Source: "C4", Expected: 17, Scenario: "demoted-database",

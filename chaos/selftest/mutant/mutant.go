@@ -57,8 +57,8 @@ var (
 	made       []func() *Mutant //detlint:ok written before main starts, and All sorts what it holds
 )
 
-// register adds mutants to All. The init function of the file that defines them calls it.
-func register(mutants ...Mutant) { registered = append(registered, mutants...) }
+// registerMutants adds mutants to All. The init function of the file that defines them calls it.
+func registerMutants(mutants ...Mutant) { registered = append(registered, mutants...) }
 
 // registerMade adds mutants that are made anew for each run.
 func registerMade(mutants ...func() *Mutant) { made = append(made, mutants...) }
@@ -73,13 +73,13 @@ func All() []*Mutant {
 		all = append(all, make())
 	}
 	slices.SortFunc(all, func(a, b *Mutant) int {
-		return cmp.Or(cmp.Compare(a.Source[:1], b.Source[:1]), cmp.Compare(number(a.Source), number(b.Source)), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(a.Source[:1], b.Source[:1]), cmp.Compare(sourceNumber(a.Source), sourceNumber(b.Source)), cmp.Compare(a.Name, b.Name))
 	})
 	return all
 }
 
-// number is the number of a source, 0 for one without.
-func number(source string) int {
+// sourceNumber is the number of a source, 0 for one without.
+func sourceNumber(source string) int {
 	n, err := strconv.Atoi(source[1:])
 	if err != nil {
 		return 0

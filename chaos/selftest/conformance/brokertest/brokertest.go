@@ -124,7 +124,7 @@ const limit = 20
 // FeaturesOf returns the features of a queue on a release. keeps says that the queue keeps returned
 // messages.
 func FeaturesOf(queueType, version string, keeps bool) Features {
-	major, minor := release(version)
+	major, minor := majorMinor(version)
 	four := major >= 4
 	byQueue := major > 4 || four && minor >= 3 // queues have the consumer timeout, not channels
 	if queueType != Quorum {
@@ -147,8 +147,8 @@ func FeaturesOf(queueType, version string, keeps bool) Features {
 	return f
 }
 
-// release is the first two numbers of a version; 3.10 if it has none.
-func release(version string) (major, minor int) {
+// majorMinor is the first two numbers of a version; 3.10 if it has none.
+func majorMinor(version string) (major, minor int) {
 	if n, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || n != 2 {
 		return 3, 10
 	}
@@ -168,12 +168,12 @@ type Case struct {
 	Types []string
 	// Alone: the case disturbs the whole broker.
 	Alone bool
-	needs need
+	needs requirement
 	body  func(b *fixture)
 }
 
-// need says whether a subject can do what a case needs.
-type need func(s *Subject) bool
+// requirement says whether a subject can do what a case needs.
+type requirement func(s *Subject) bool
 
 func needsDelete(s *Subject) bool  { return s.DeleteQueue != nil }
 func needsMalform(s *Subject) bool { return s.Malform != nil }
@@ -197,8 +197,8 @@ func Cases() []Case {
 	return all
 }
 
-// types returns the queue types for which a case runs.
-func (c *Case) types() []string {
+// queueTypes returns the queue types for which a case runs.
+func (c *Case) queueTypes() []string {
 	if c.Types == nil {
 		return []string{Classic, Quorum}
 	}
@@ -218,10 +218,10 @@ func RunCases(t *testing.T, world WithSubject, atOnce int) (ran, skipped int) {
 	var together, alone []func(t *testing.T)
 	var asked, passedOver atomic.Int64
 	for i, c := range Cases() {
-		for _, queueType := range c.types() {
+		for _, queueType := range c.queueTypes() {
 			run := func(t *testing.T) {
 				t.Run(queueType+"/"+c.Name, func(t *testing.T) {
-					if c.run(t, world, queueType, fmt.Sprintf("%s.%d.", queueType, i)) {
+					if c.runOn(t, world, queueType, fmt.Sprintf("%s.%d.", queueType, i)) {
 						asked.Add(1)
 						return
 					}
@@ -262,7 +262,7 @@ func RunRestarts(t *testing.T, world WithSubject) (ran, skipped int) {
 // restartCases is how many cases outlast a restart.
 func restartCases() (n int) {
 	for _, c := range outlastingCases() {
-		n += len(c.types())
+		n += len(c.queueTypes())
 	}
 	return n
 }
@@ -286,8 +286,8 @@ func atATime(atOnce, n int, do func(i int)) {
 	workers.Wait()
 }
 
-// run runs the case and returns true, or false if the subject can't do what it needs.
-func (c *Case) run(t *testing.T, world WithSubject, queueType, prefix string) (asked bool) {
+// runOn runs the case and returns true, or false if the subject can't do what it needs.
+func (c *Case) runOn(t *testing.T, world WithSubject, queueType, prefix string) (asked bool) {
 	again := true
 	for i, pace := range casePaces {
 		if !again {
@@ -303,7 +303,7 @@ func (c *Case) run(t *testing.T, world WithSubject, queueType, prefix string) (a
 				b.slowDown(pace)
 				defer b.closeSessions() // of a case that has ended in the middle, which may have left a queue that hangs
 				c.body(b)
-				b.clear()
+				b.cleanUp()
 			}
 			if !s.Busy || i == len(casePaces)-1 {
 				judge(t)
@@ -409,7 +409,7 @@ func runRestarts(t *testing.T, world WithSubject, kill bool) int {
 func restartOnce(t tester, s *Subject, restart func(), kill bool, pace int) (benches []*fixture) {
 	var after []func()
 	for i, c := range outlastingCases() {
-		for _, queueType := range c.types() {
+		for _, queueType := range c.queueTypes() {
 			b := newFixture(t, s, queueType, fmt.Sprintf("%s.restart.%v.%d.", queueType, kill, i))
 			b.slowDown(pace)
 			b.later = &[]string{}
@@ -422,7 +422,7 @@ func restartOnce(t tester, s *Subject, restart func(), kill bool, pace int) (ben
 	for i, b := range benches {
 		b.sessions, b.back, b.killed = nil, s.Now(), kill
 		after[i]()
-		b.clear()
+		b.cleanUp()
 	}
 	return benches
 }

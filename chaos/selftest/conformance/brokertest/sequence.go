@@ -66,8 +66,8 @@ var weights = [ops]int{
 	opCancel: 5, opClose: 5, opOtherTTL: 2, opDelete: 1, opMissing: 1, opRest: 0,
 }
 
-// draw draws a sequence.
-func draw(seed uint64, canDelete bool) sequence {
+// drawSequence draws a sequence.
+func drawSequence(seed uint64, canDelete bool) sequence {
 	r := rand.New(rand.NewPCG(seed, 0x5ca1ab1e))
 	s := sequence{seed: seed, queueType: Classic, mortal: r.IntN(3) == 0, crowd: r.IntN(3) == 0}
 	if r.IntN(2) == 0 {
@@ -110,8 +110,8 @@ func (s sequence) String() string {
 	return b.String()
 }
 
-// without leaves out n commands.
-func (s sequence) without(from, n int) sequence {
+// withoutCommands leaves out n commands.
+func (s sequence) withoutCommands(from, n int) sequence {
 	kept := append([]command{}, s.commands[:from]...)
 	s.commands = append(kept, s.commands[min(from+n, len(s.commands)):]...)
 	return s
@@ -123,8 +123,8 @@ type observation struct {
 	deliveries int
 }
 
-// differ returns the first difference between two subjects, or "".
-func differ(s sequence, want, got []observation) string {
+// firstDifference returns the first difference between two subjects, or "".
+func firstDifference(s sequence, want, got []observation) string {
 	for i := range want {
 		if i >= len(got) {
 			return fmt.Sprintf("the subject stopped before command %d", i)

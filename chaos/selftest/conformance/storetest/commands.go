@@ -82,15 +82,15 @@ func (c command) String() string {
 	return b.String()
 }
 
-// sequence generates sequences of this length.
-func sequence(length int) *rapid.Generator[[]command] {
+// sequenceGenerator generates sequences of this length.
+func sequenceGenerator(length int) *rapid.Generator[[]command] {
 	var kinds []op
 	for o, n := range weights {
 		for range n {
 			kinds = append(kinds, op(o)) //nolint:gosec // an index of the table
 		}
 	}
-	number := rapid.Custom(func(t *rapid.T) int { return evenly(t, 4) })
+	number := rapid.Custom(func(t *rapid.T) int { return drawEvenly(t, 4) })
 	items := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) item {
 		return item{
 			number.Draw(t, "row"), number.Draw(t, "worker"), number.Draw(t, "twist"), number.Draw(t, "a"), number.Draw(t, "b"),
@@ -98,15 +98,15 @@ func sequence(length int) *rapid.Generator[[]command] {
 	}), 1, 3)
 	one := rapid.Custom(func(t *rapid.T) command {
 		c := command{a: number.Draw(t, "a"), b: number.Draw(t, "b"), items: items.Draw(t, "items")}
-		c.op = kinds[evenly(t, 10)%len(kinds)]
+		c.op = kinds[drawEvenly(t, 10)%len(kinds)]
 		return c
 	})
 	return rapid.SliceOfN(one, length, length)
 }
 
-// evenly draws a number with this many bits. The library's own integers prefer small ones, which
+// drawEvenly draws a number with this many bits. The library's own integers prefer small ones, which
 // suits values and not choices; its single bits do not.
-func evenly(t *rapid.T, bits int) int {
+func drawEvenly(t *rapid.T, bits int) int {
 	n := 0
 	for range bits {
 		n *= 2

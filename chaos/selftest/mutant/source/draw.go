@@ -23,7 +23,7 @@ func Draw(candidates []*Candidate, seed string, fifth bool, refused ...string) [
 	for _, o := range Operators() {
 		of := slices.DeleteFunc(slices.Clone(candidates), func(c *Candidate) bool { return c.Operator != o.Name || slices.Contains(refused, c.ID) })
 		slices.SortFunc(of, func(a, b *Candidate) int {
-			x, y := lot(seed, a), lot(seed, b)
+			x, y := lotHash(seed, a), lotHash(seed, b)
 			return cmp.Or(bytes.Compare(x[:], y[:]), cmp.Compare(a.ID, b.ID))
 		})
 		quota := o.Quota
@@ -45,7 +45,7 @@ func Draw(candidates []*Candidate, seed string, fifth bool, refused ...string) [
 // perFunction is how many candidates of one operator a function gives at most.
 const perFunction = 3
 
-func lot(seed string, c *Candidate) [sha256.Size]byte {
+func lotHash(seed string, c *Candidate) [sha256.Size]byte {
 	return sha256.Sum256([]byte(seed + "\x00" + c.ID))
 }
 

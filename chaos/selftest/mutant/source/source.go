@@ -60,8 +60,8 @@ type edit struct {
 	text     string
 }
 
-// apply returns src[from:to] with the edits applied. They lie inside and don't overlap.
-func apply(src []byte, from, to int, edits []edit) string {
+// applyEdits returns src[from:to] with the edits applied. They lie inside and don't overlap.
+func applyEdits(src []byte, from, to int, edits []edit) string {
 	sorted := slices.SortedFunc(slices.Values(edits), func(a, b edit) int { return cmp.Compare(a.from, b.from) })
 	out := make([]byte, 0, to-from)
 	at := from
@@ -93,19 +93,19 @@ type Operator struct {
 // fifth of every quota is a sample as well.
 func Operators() []Operator {
 	return []Operator{
-		{Name: "guards", Quota: 50, About: "a condition is always met, never met or negated, or one side of && or || is left out", find: guards},
-		{Name: "comparisons", Quota: 30, About: "a comparison at a bound or a deadline includes or excludes the bound, or is turned round", find: comparisons},
-		{Name: "sets", Quota: 30, About: "a status, reason or another constant of a set becomes its neighbour, or is left out of a list", find: sets},
-		{Name: "order", Quota: 20, About: "two calls that follow each other change places", find: order},
-		{Name: "errors", Quota: 30, About: "the branch of an error is not taken, or an error is dropped", find: dropped},
-		{Name: "wakes", Quota: 15, About: "a wake-up, a notification or a cancellation is left out", find: wakes},
-		{Name: "loops", Quota: 20, About: "continue and break change places, a loop ends after its first element, a return only ends the loop", find: loops},
-		{Name: "clocks", Quota: 20, About: "a moment is read from another clock, or is another moment in scope", find: clocks},
-		{Name: "fields", Quota: 25, About: "a field of a record becomes another one of the same type", find: fields},
-		{Name: "counts", Quota: 25, About: "a count is one more or one less, min becomes max, + becomes -", find: counts},
-		{Name: "locks", Quota: 10, About: "a pair of lock and unlock is left out, a defer is left out or runs at once", find: locks},
-		{Name: "results", Quota: 15, About: "a boolean result is inverted, another one is its zero value", find: results},
-		{Name: "durations", Quota: 10, About: "a duration or a default is halved or doubled", find: durations},
+		{Name: "guards", Quota: 50, About: "a condition is always met, never met or negated, or one side of && or || is left out", find: changeGuards},
+		{Name: "comparisons", Quota: 30, About: "a comparison at a bound or a deadline includes or excludes the bound, or is turned round", find: changeComparisons},
+		{Name: "sets", Quota: 30, About: "a status, reason or another constant of a set becomes its neighbour, or is left out of a list", find: changeSets},
+		{Name: "order", Quota: 20, About: "two calls that follow each other change places", find: swapCalls},
+		{Name: "errors", Quota: 30, About: "the branch of an error is not taken, or an error is dropped", find: dropErrors},
+		{Name: "wakes", Quota: 15, About: "a wake-up, a notification or a cancellation is left out", find: dropWakes},
+		{Name: "loops", Quota: 20, About: "continue and break change places, a loop ends after its first element, a return only ends the loop", find: changeLoops},
+		{Name: "clocks", Quota: 20, About: "a moment is read from another clock, or is another moment in scope", find: changeClocks},
+		{Name: "fields", Quota: 25, About: "a field of a record becomes another one of the same type", find: changeFields},
+		{Name: "counts", Quota: 25, About: "a count is one more or one less, min becomes max, + becomes -", find: changeCounts},
+		{Name: "locks", Quota: 10, About: "a pair of lock and unlock is left out, a defer is left out or runs at once", find: dropLocks},
+		{Name: "results", Quota: 15, About: "a boolean result is inverted, another one is its zero value", find: changeResults},
+		{Name: "durations", Quota: 10, About: "a duration or a default is halved or doubled", find: changeDurations},
 
 		{Name: "sql-comparisons", SQL: true, Quota: 15, About: "a comparison includes or excludes its bound, or is turned round", find: sqlComparisons},
 		{Name: "sql-conditions", SQL: true, Quota: 20, About: "a condition of a where, join or case is left out", find: sqlConditions},
@@ -124,11 +124,11 @@ type scope struct {
 	without []string
 }
 
-// simulated is the simulated core. Subfolders have adapters to the real world, which the simulator
+// simulatedScopes is the simulated core. Subfolders have adapters to the real world, which the simulator
 // replaces by models. A file is left out if two seeds of every scenario run less than half of its
 // statements: such files read files, arguments and bytes, and print lists, which only the daemons
 // do.
-func simulated() []scope {
+func simulatedScopes() []scope {
 	return []scope{
 		{dir: "core/executor"},
 		{dir: "core/worker"},
@@ -146,5 +146,5 @@ func simulated() []scope {
 	}
 }
 
-// statements is where the SQL is.
-func statements() []scope { return []scope{{dir: "core/store/postgres"}} }
+// statementScopes is where the SQL is.
+func statementScopes() []scope { return []scope{{dir: "core/store/postgres"}} }

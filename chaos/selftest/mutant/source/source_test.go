@@ -26,7 +26,7 @@ func root(t *testing.T) string {
 
 func loadSmall(t *testing.T) *Catalog {
 	t.Helper()
-	c, err := load(root(t), []scope{{dir: small}}, false)
+	c, err := loadScopes(root(t), []scope{{dir: small}}, false)
 	if err != nil {
 		t.Fatal(err)
 	}

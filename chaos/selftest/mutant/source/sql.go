@@ -34,7 +34,7 @@ func (c *Catalog) addStatements(f *file) {
 						if part > 1 {
 							name = fmt.Sprintf("%s.%d", name, part)
 						}
-						c.find(&function{file: f, name: name, literal: lit}, true)
+						c.addCandidates(&function{file: f, name: name, literal: lit}, true)
 					}
 					return true
 				})
@@ -60,10 +60,10 @@ func (s *site) inSQL(from, to int, by string) {
 	} else {
 		by = " " + strings.TrimSpace(by) + " "
 	}
-	base := s.fn.file.offset(s.fn.literal.Pos())
+	base := s.fn.file.byteOffset(s.fn.literal.Pos())
 	shown := ""
 	if strings.TrimSpace(by) != "" {
-		shown = quote(by)
+		shown = quoteSource(by)
 	}
 	// The description quotes the whole line, because one "=" looks like another.
 	around := strings.LastIndexByte(text[:from], '\n') + 1
@@ -71,8 +71,8 @@ func (s *site) inSQL(from, to int, by string) {
 	if end < 0 {
 		end = len(text) - to
 	}
-	s.mutate(s.fn.literal.Pos()+token.Pos(from), []edit{{base + from, base + to, by}}, what+" in %s",
-		quote(text[from:to]), shown, quote(text[around:to+end]))
+	s.addCandidate(s.fn.literal.Pos()+token.Pos(from), []edit{{base + from, base + to, by}}, what+" in %s",
+		quoteSource(text[from:to]), shown, quoteSource(text[around:to+end]))
 }
 
 var (

@@ -60,11 +60,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second Ctrl-C ends the program
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(runProgram(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is the whole program; it returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+// runProgram is the whole program; it returns the exit code.
+func runProgram(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	o := options{out: stdout, err: stderr}
 	flags := flag.NewFlagSet("measure", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -88,7 +88,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case err != nil:
 		return verdict.ExitUsage
 	}
-	err := o.check()
+	err := o.checkFlags()
 	switch {
 	case err != nil:
 	case flags.NArg() > 0:
@@ -111,13 +111,13 @@ type failure struct {
 // Error implements error.
 func (f *failure) Error() string { return f.text }
 
-// usage refuses the user's request.
-func usage(format string, args ...any) error {
+// usageError refuses the user's request.
+func usageError(format string, args ...any) error {
 	return &failure{verdict.ExitUsage, fmt.Sprintf(format, args...)}
 }
 
-// broken says that the measurement could not be made.
-func broken(format string, args ...any) error {
+// brokenError says that the measurement could not be made.
+func brokenError(format string, args ...any) error {
 	return &failure{verdict.ExitBroken, fmt.Sprintf(format, args...)}
 }
 
@@ -134,26 +134,26 @@ func exitCode(stderr io.Writer, err error) int {
 	return verdict.ExitBroken
 }
 
-// check refuses flags that contradict each other.
-func (o *options) check() (err error) {
+// checkFlags refuses flags that contradict each other.
+func (o *options) checkFlags() (err error) {
 	if o.share, err = shard.Parse(o.part); err != nil {
-		return usage("--shard %v", err)
+		return usageError("--shard %v", err)
 	}
 	switch {
 	case o.sample != 60 && o.sample != 300:
-		return usage("--sample %d: allowed are 300, and 60 for the first fifth of each quota", o.sample)
+		return usageError("--sample %d: allowed are 300, and 60 for the first fifth of each quota", o.sample)
 	case o.size.Seeds < 1:
-		return usage("--seeds %d: at least 1 seed is needed", o.size.Seeds)
+		return usageError("--seeds %d: at least 1 seed is needed", o.size.Seeds)
 	case o.size.Varied < 0:
-		return usage("--varied-seeds %d: 0 or more are needed", o.size.Varied)
+		return usageError("--varied-seeds %d: 0 or more are needed", o.size.Varied)
 	case o.procs < 1:
-		return usage("--parallel %d: at least 1 is needed", o.procs)
+		return usageError("--parallel %d: at least 1 is needed", o.procs)
 	case o.before != "" && o.into == "":
-		return usage("--before is for the page of the score: add --table FILE")
+		return usageError("--before is for the page of the score: add --table FILE")
 	case o.sql && !o.share.Whole():
-		return usage("--sql with --shard: statements are judged on one machine; leave out --shard")
+		return usageError("--sql with --shard: statements are judged on one machine; leave out --shard")
 	case o.into != "" && !o.share.Whole():
-		return usage("--table with --shard: the page is made of all shares; give it when they are put together")
+		return usageError("--table with --shard: the page is made of all shares; give it when they are put together")
 	}
 	return nil
 }
@@ -172,19 +172,19 @@ func (o *options) putTogether(files []string) error {
 			continue
 		}
 		if part.Asked != all.Asked {
-			return usage("%s and %s are not of one measurement: one has %d mutants, the other %d", files[0], file, all.Asked, part.Asked)
+			return usageError("%s and %s are not of one measurement: one has %d mutants, the other %d", files[0], file, all.Asked, part.Asked)
 		}
 		if err := all.Merge(part); err != nil {
-			return usage("%s: %v", file, err)
+			return usageError("%s: %v", file, err)
 		}
 	}
 	fmt.Fprint(o.out, all.Summary())
 	if o.file != "" {
 		if err := os.MkdirAll(filepath.Dir(o.file), 0o750); err != nil {
-			return broken("%v", err)
+			return brokenError("%v", err)
 		}
 		if err := all.Write(o.file); err != nil {
-			return broken("%v", err)
+			return brokenError("%v", err)
 		}
 	}
 	if missing := all.Asked - len(all.Results); missing > 0 {
@@ -199,14 +199,14 @@ func readResults(file string) (*score.Results, error) {
 	results, there, err := score.Read(file)
 	switch {
 	case err != nil:
-		return nil, usage("%v", err)
+		return nil, usageError("%v", err)
 	case !there:
-		return nil, usage("%s: no results there: the file does not exist", file)
+		return nil, usageError("%s: no results there: the file does not exist", file)
 	}
 	for _, m := range results.Results {
 		text := strings.Join([]string{m.ID, m.Package, m.Operator, m.About, m.By, m.Target, m.Message, m.Unit}, " ")
 		if text != reports.Printable(text, "") {
-			return nil, usage("%s: the result of %s has letters that can't be shown", file, reports.Printable(m.ID, ""))
+			return nil, usageError("%s: the result of %s has letters that can't be shown", file, reports.Printable(m.ID, ""))
 		}
 	}
 	return results, nil
@@ -219,7 +219,7 @@ func (o *options) writePage(results *score.Results) error {
 	}
 	equivalents, err := source.Equivalents()
 	if err != nil {
-		return broken("%v", err)
+		return brokenError("%v", err)
 	}
 	var before *score.Results
 	if o.before != "" {
@@ -229,10 +229,10 @@ func (o *options) writePage(results *score.Results) error {
 	}
 	page, err := results.Page(equivalents, before)
 	if err != nil {
-		return broken("%s is not written: %v\nthe results stay: once that is mended, give their file as the argument, and --table again", o.into, err)
+		return brokenError("%s is not written: %v\nthe results stay: once that is mended, give their file as the argument, and --table again", o.into, err)
 	}
 	if err := os.WriteFile(o.into, []byte(page), 0o600); err != nil {
-		return broken("writing the score to %s: %v", o.into, err)
+		return brokenError("writing the score to %s: %v", o.into, err)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 func measured(t *testing.T, args ...string) (code int, out, errs string) {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
-	code = run(t.Context(), args, &stdout, &stderr)
+	code = runProgram(t.Context(), args, &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
 
@@ -50,11 +50,11 @@ func TestAFileWithoutResultsIsRefused(t *testing.T) {
 	}
 	want := file + ":2:2 has no results: invalid character 'x'"
 	m := &measurement{root: t.TempDir(), options: options{file: file, err: io.Discard}}
-	if _, err := m.open(); err == nil || !strings.HasPrefix(err.Error(), "--out "+want) || !strings.HasSuffix(err.Error(), "; --again forgets what is there, --out FILE writes to another file") {
+	if _, err := m.openResults(); err == nil || !strings.HasPrefix(err.Error(), "--out "+want) || !strings.HasSuffix(err.Error(), "; --again forgets what is there, --out FILE writes to another file") {
 		t.Errorf("%v, want %s", err, want)
 	}
 	m.again = true // goes on to the source, of which the folder has none
-	if _, err := m.open(); err == nil || strings.Contains(err.Error(), file) {
+	if _, err := m.openResults(); err == nil || strings.Contains(err.Error(), file) {
 		t.Errorf("with --again: %v", err)
 	}
 	if code, _, errs := measured(t, "--table", "x", file); code != 2 || !strings.Contains(errs, want) {
@@ -177,13 +177,13 @@ func TestThePageOfTheScoreIsNoChangeOfTheHarness(t *testing.T) {
 	git("init", "-q")
 	git("add", ".")
 	git("commit", "-q", "-m", "first")
-	clean := revision(root)
+	clean := harnessRevision(root)
 	write("docs/score.md", "2")
-	if now := revision(root); now != clean {
+	if now := harnessRevision(root); now != clean {
 		t.Errorf("with another page the harness is %s, want %s", now, clean)
 	}
 	write("core.go", "2")
-	if now := revision(root); now != clean+"-dirty" {
+	if now := harnessRevision(root); now != clean+"-dirty" {
 		t.Errorf("with another core the harness is %s, want %s-dirty", now, clean)
 	}
 }

@@ -75,7 +75,7 @@ func (m *measurement) checkedUnitBinary(ctx context.Context, dir string) (string
 			}
 			failed, out, _, err := m.runUnitTests(ctx, bin, dir, 0)
 			if err == nil && failed {
-				err = broken("the unit tests of %s fail without any mutant:\n%s", dir, out)
+				err = brokenError("the unit tests of %s fail without any mutant:\n%s", dir, out)
 			}
 			return bin, err
 		})
@@ -104,7 +104,7 @@ func (m *measurement) runUnitTests(ctx context.Context, bin, dir string, number 
 	case ctx.Err() != nil:
 		return false, "", 0, ctx.Err()
 	case cmd.ProcessState == nil || limit.Err() == nil && cmd.ProcessState.ExitCode() < 0:
-		return false, "", 0, broken("running the unit tests of %s: %v\n%s", dir, err, bytes.TrimSpace(text))
+		return false, "", 0, brokenError("running the unit tests of %s: %v\n%s", dir, err, bytes.TrimSpace(text))
 	}
 	return err != nil, string(text), processorTime(cmd), nil
 }
@@ -115,7 +115,7 @@ func (m *measurement) unitBinary(ctx context.Context, dir string) (string, error
 	cmd := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", m.overlay, "-o", bin, "./"+dir)
 	cmd.Dir = m.root
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", broken("building the tests of %s with the mutants: %v\n%s", dir, err, out)
+		return "", brokenError("building the tests of %s with the mutants: %v\n%s", dir, err, out)
 	}
 	return bin, nil
 }

@@ -135,7 +135,7 @@ func Read(path string) (r *Results, ok bool, err error) {
 		return nil, false, fmt.Errorf("%s can't be read: %w", path, errors.Unwrap(err))
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
-		return nil, false, misread(path, text, err)
+		return nil, false, unreadableError(path, text, err)
 	}
 	if r == nil || r.Seed == "" || r.Core == "" || r.Commit == "" {
 		return nil, false, fmt.Errorf("%s has no results: seed, core or commit is missing", path)
@@ -143,8 +143,8 @@ func Read(path string) (r *Results, ok bool, err error) {
 	return r, true, nil
 }
 
-// misread says where and why a file is no JSON of results.
-func misread(path string, text []byte, err error) error {
+// unreadableError says where and why a file is no JSON of results.
+func unreadableError(path string, text []byte, err error) error {
 	at, why := len(text), err.Error()
 	var syntax *json.SyntaxError
 	var kind *json.UnmarshalTypeError
@@ -204,26 +204,26 @@ func (r *Results) Merge(other *Results) error {
 		}
 	}
 	for id, o := range other.Results {
-		if mine := r.Results[id]; mine == nil || better(o, mine) {
+		if mine := r.Results[id]; mine == nil || isMoreConclusive(o, mine) {
 			r.Results[id] = o
 		}
 	}
 	return nil
 }
 
-// better says that a is more conclusive about a mutant than b.
-func better(a, b *Result) bool {
+// isMoreConclusive says that a is more conclusive about a mutant than b.
+func isMoreConclusive(a, b *Result) bool {
 	if a.Killed() != b.Killed() {
 		return a.Killed()
 	}
 	if a.Killed() {
 		return cmp.Or(cmp.Compare(a.Seed, b.Seed), cmp.Compare(a.Target, b.Target), cmp.Compare(a.By, b.By)) < 0
 	}
-	return cmp.Or(compare(a.Reached, b.Reached), cmp.Compare(a.Unit, b.Unit)) > 0
+	return cmp.Or(compareBools(a.Reached, b.Reached), cmp.Compare(a.Unit, b.Unit)) > 0
 }
 
-// compare orders false before true.
-func compare(a, b bool) int {
+// compareBools orders false before true.
+func compareBools(a, b bool) int {
 	switch {
 	case a == b:
 		return 0
