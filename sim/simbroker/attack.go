@@ -52,7 +52,7 @@ var errInternal = errors.New("internal error")
 // poisoned says that a message with a hostile x-death header has died and is still in its queue.
 // RabbitMQ 3.10 then ends its dead letter worker, again at each attempt. So nothing of the whole
 // node is dead-lettered any more, and no queue can be declared
-// (chaos/selftest/conformance/rabbitmqtest.TestAHostileHeaderEndsDeadLettering). A restart begins with
+// (chaos/selftest/conformance/rabbitmqtest.TestHostileHeaderStopsDeadLettering). A restart begins with
 // another attempt, so it helps only after the queue with the message was deleted. From 4.0 on, the
 // broker keeps the deaths of a message beside its headers, and replaces a foreign x-death without
 // reading it.

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-func TestProcessorTimeIsThatOfThisProcessAndThoseBelow(t *testing.T) {
+func TestProcessorTimesIncludeDescendants(t *testing.T) {
 	before, err := processorTimes()
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +32,7 @@ func TestProcessorTimeIsThatOfThisProcessAndThoseBelow(t *testing.T) {
 	}
 }
 
-func TestAMistakeInTheFlagsIsExplained(t *testing.T) {
+func TestParseOptionsExplainsInvalidFlags(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--scale -1":                     "--scale -1: at least 2000000, because 1000000 finished executions are measured before; 0 measures no table sizes",
 		"--scale 5":                      "--scale 5: at least 2000000",
@@ -54,7 +54,7 @@ func TestAMistakeInTheFlagsIsExplained(t *testing.T) {
 	}
 }
 
-func TestThereAreAtLeastAsManyCopiesAsAskedFor(t *testing.T) {
+func TestCopiesForReachesRequestedRows(t *testing.T) {
 	for _, c := range []struct{ n, have, want int64 }{{100, 100, 0}, {50, 100, 0}, {101, 100, 1}, {200, 100, 1}, {201, 100, 2}} {
 		if got := copiesFor(c.n, c.have); got != c.want {
 			t.Errorf("%d rows from %d: %d copies, want %d", c.n, c.have, got, c.want)
@@ -62,7 +62,7 @@ func TestThereAreAtLeastAsManyCopiesAsAskedFor(t *testing.T) {
 	}
 }
 
-func TestRatiosAreThoseOfOneRound(t *testing.T) {
+func TestRatiosComparePerRound(t *testing.T) {
 	var text strings.Builder
 	tab := &table{options: options{jobs: 100, rounds: 3}, load: 7}
 	for round, used := range [][2]time.Duration{{40, 10}, {900, 300}, {20, 10}} {
@@ -81,7 +81,7 @@ func TestRatiosAreThoseOfOneRound(t *testing.T) {
 	}
 }
 
-func TestARetentionIsComparedWithTheSameRound(t *testing.T) {
+func TestPrintPurgesComparesPerRound(t *testing.T) {
 	var text strings.Builder
 	tab := &table{options: options{retention: 1_000_000, rounds: 2, window: 10 * time.Second}}
 	used := map[string]time.Duration{"PostgreSQL": time.Second}

@@ -35,7 +35,7 @@ func TestReadme(t *testing.T) {
 }
 
 // Every difference has a reason and fits into a row of a table.
-func TestEveryDifferenceHasItsReason(t *testing.T) {
+func TestEveryDifferenceHasReason(t *testing.T) {
 	for _, d := range conformance.Differences() {
 		if d.About == "" || d.What == "" || d.Why == "" || strings.ContainsAny(d.What+d.Why, "|\n") {
 			t.Errorf("%+v", d)
@@ -45,7 +45,7 @@ func TestEveryDifferenceHasItsReason(t *testing.T) {
 
 // The page lists for each release the suite's expectations, and no behaviour that the suite
 // distinguishes is missing.
-func TestBehavioursAreThoseOfTheSuite(t *testing.T) {
+func TestBehavioursMatchSuite(t *testing.T) {
 	if !slices.Equal(conformance.Modelled, simbroker.Versions()) {
 		t.Fatalf("the page has the releases %v, the model %v", conformance.Modelled, simbroker.Versions())
 	}
@@ -85,7 +85,7 @@ func feature(name, queue, version string, keeps bool) any {
 }
 
 // Every mended divergence has an existing case, which keeps it mended.
-func TestEveryMendHasItsCase(t *testing.T) {
+func TestEveryMendHasCase(t *testing.T) {
 	cases := make(map[string]bool)
 	for _, c := range storetest.Cases() {
 		cases[conformance.Store+c.Name] = true

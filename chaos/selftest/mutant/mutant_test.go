@@ -29,7 +29,7 @@ type said struct {
 	id   execution.ID
 }
 
-func TestEveryMutantIsWholeAndHasItsOwnName(t *testing.T) {
+func TestMutantsAreCompleteAndUnique(t *testing.T) {
 	names := make(map[string]bool)
 	for _, m := range mutant.All() {
 		if names[m.Name] {
@@ -45,7 +45,7 @@ func TestEveryMutantIsWholeAndHasItsOwnName(t *testing.T) {
 	}
 }
 
-func TestMutantsAreSortedBySourceAndThenByName(t *testing.T) {
+func TestMutantsAreSortedBySourceThenName(t *testing.T) {
 	var order []string
 	for _, m := range mutant.All() {
 		order = append(order, m.Source+" "+m.Name)
@@ -60,7 +60,7 @@ func TestMutantsAreSortedBySourceAndThenByName(t *testing.T) {
 	}
 }
 
-func TestNoMutantChangesNothing(t *testing.T) {
+func TestNilMutantChangesNothing(t *testing.T) {
 	c := config.Default(config.Hardened)
 	ports := mutant.Ports{Config: &c}
 	var none *mutant.Mutant
@@ -70,7 +70,7 @@ func TestNoMutantChangesNothing(t *testing.T) {
 	}
 }
 
-func TestAChangedConfigurationIsSaidOnce(t *testing.T) {
+func TestChangedConfigurationIsReportedOnce(t *testing.T) {
 	c := config.Default(config.Hardened)
 	var all []said
 	p := mutant.Process{Name: "executor-1", Report: func(text string, id execution.ID) { all = append(all, said{text, id}) }}
@@ -93,7 +93,7 @@ func TestAChangedConfigurationIsSaidOnce(t *testing.T) {
 	}
 }
 
-func TestAnActIsRepeatedAfterAMinuteOnly(t *testing.T) {
+func TestActedRepeatsAfterMinute(t *testing.T) {
 	var all []said
 	h := &clock{}
 	var planted mutant.Process
@@ -113,7 +113,7 @@ func TestAnActIsRepeatedAfterAMinuteOnly(t *testing.T) {
 	mutant.Process{}.Acted("nobody listens")
 }
 
-func TestOnlyADatabaseWithRawStatementsGetsThem(t *testing.T) {
+func TestStatementsMutantNeedsRawStatements(t *testing.T) {
 	wrapped := 0
 	m := &mutant.Mutant{Statements: func(_ mutant.Process, db mutant.Database) store.Store {
 		wrapped++
@@ -129,7 +129,7 @@ func TestOnlyADatabaseWithRawStatementsGetsThem(t *testing.T) {
 	}
 }
 
-func TestADaemonTakesItsMutantFromTheCommandLine(t *testing.T) {
+func TestDaemonReadsMutantFromArguments(t *testing.T) {
 	m, rest, err := mutant.FromArguments([]string{"--config", "x.yaml", "--mutant", "no-republish", "--verbose"})
 	if err != nil || m == nil || m.Name != "no-republish" || !slices.Equal(rest, []string{"--config", "x.yaml", "--verbose"}) {
 		t.Errorf("%+v, %q, %v", m, rest, err)
@@ -146,7 +146,7 @@ func TestADaemonTakesItsMutantFromTheCommandLine(t *testing.T) {
 	}
 }
 
-func TestADaemonLogsThatItsMutantActed(t *testing.T) {
+func TestDaemonLogsActingMutant(t *testing.T) {
 	var b strings.Builder
 	report := hook.LogTo(slog.New(slog.NewJSONHandler(&b, nil)))
 	report("kept a slot", 7)
@@ -158,7 +158,7 @@ func TestADaemonLogsThatItsMutantActed(t *testing.T) {
 }
 
 // The text of an act ends with the call in which the mutant acted.
-func TestAnActNamesItsCall(t *testing.T) {
+func TestActedNamesCall(t *testing.T) {
 	var told []string
 	p := mutant.Process{Report: func(text string, _ execution.ID) { told = append(told, text) }}
 	caller{p: p}.Claim()

@@ -462,9 +462,9 @@ func (w *watcher) Orchestrate(ctx context.Context, os []store.Orchestration) ([]
 	return w.Store.Orchestrate(ctx, os)
 }
 
-// TestAnExecutorDecidesAsTheOracleDoes draws clusters in which workers differ in capacity,
+// TestExecutorDecidesLikeOracle draws clusters in which workers differ in capacity,
 // runtimes, health and cordons.
-func TestAnExecutorDecidesAsTheOracleDoes(t *testing.T) {
+func TestExecutorDecidesLikeOracle(t *testing.T) {
 	var total findings
 	rapid.Check(t, func(t *rapid.T) {
 		text := drawCluster(t)
@@ -535,7 +535,7 @@ func drawCluster(t *rapid.T) string {
 }
 
 // If a watcher could not see a wrong decision, it would find none.
-func TestAWatcherSeesAWrongDecision(t *testing.T) {
+func TestWatcherDetectsWrongDecisions(t *testing.T) {
 	x := config.Default(config.Hardened)
 	w := &watcher{config: x, shared: new(findings)}
 	w.placement = oracle.Placement{Executor: &w.config.Executor}
@@ -577,9 +577,9 @@ func TestAWatcherSeesAWrongDecision(t *testing.T) {
 
 // A pass for less than a batch deals its executions out, also if it fills all of its places: the next
 // one takes a whole batch. Once it was judged as if more had waited than a pass takes.
-func TestAPassForLessThanABatchDealsItsExecutionsOut(t *testing.T) {
+func TestSmallPassSpreadsExecutions(t *testing.T) {
 	s, err := scenario.Parse("drawn.yaml", []byte(`name: drawn
-about: Drawn and shrunk by TestAnExecutorDecidesAsTheOracleDoes.
+about: Drawn and shrunk by TestExecutorDecidesLikeOracle.
 worlds: [sim]
 profile: hardened
 cluster:
@@ -612,7 +612,7 @@ faults:
 }
 
 // Blocks of an offer are judged by whether it was a whole batch, or all the room there was.
-func TestAWatcherKnowsWhenAnOfferGivesBlocks(t *testing.T) {
+func TestWatcherDetectsBlockOffers(t *testing.T) {
 	for _, c := range []struct {
 		name           string
 		batch, room    int
@@ -669,7 +669,7 @@ func (o oneStep) DispatchDue(context.Context, store.DueDispatch) (store.DueDispa
 
 // The rows of a step count as load, also where other places of the same step did not fit. Otherwise
 // the judge refuses what the same pass places next.
-func TestRowsBesideUnfitPlacesCountAsLoad(t *testing.T) {
+func TestRowsAlongsideUnfitPlacesCountAsLoad(t *testing.T) {
 	for _, unfit := range []int{0, 1} {
 		row := execution.Execution{ID: 7, Incarnation: 2}
 		w := &watcher{

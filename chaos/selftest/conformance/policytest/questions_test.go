@@ -54,7 +54,7 @@ type question func(t *rapid.T, c *core) string
 
 // A run meets the exact value of a bound by chance at best, so the core is asked at its bounds. What
 // oracle/policy_test.go and the tests of core ask is not asked here again.
-func TestTheCoreAnswersAsTheContractSays(t *testing.T) {
+func TestCoreFollowsContract(t *testing.T) {
 	for name, ask := range map[string]question{
 		"defaults": askDefaults, "exit codes": askExitCodes, "topology": askTopology, "dead letters": askDeadLetters, "settings": askSettings, "start": askStart,
 	} {
@@ -70,7 +70,7 @@ func TestTheCoreAnswersAsTheContractSays(t *testing.T) {
 }
 
 // Each setting is asked about at each of its bounds.
-func TestEachSettingIsRefusedBeyondItsBounds(t *testing.T) {
+func TestSettingsBeyondBoundsAreRefused(t *testing.T) {
 	c := theCore()
 	for _, p := range config.Profiles() {
 		for n := range bounds(0) {
@@ -90,7 +90,7 @@ func TestEachSettingIsRefusedBeyondItsBounds(t *testing.T) {
 }
 
 // Each question finds a wrong answer.
-func TestAWrongAnswerIsFound(t *testing.T) {
+func TestQuestionsDetectWrongCore(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		ask   question

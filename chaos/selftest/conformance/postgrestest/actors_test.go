@@ -11,7 +11,7 @@ import (
 )
 
 // The audit has the actor's name with each change that a request caused, and with no other change.
-func TestTheAuditNamesWhoAskedForAChange(t *testing.T) {
+func TestAuditNamesRequester(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
 	w := b.worker("w")
@@ -66,7 +66,7 @@ func TestTheAuditNamesWhoAskedForAChange(t *testing.T) {
 }
 
 // A chain's retry and the children that follow its end come from no request.
-func TestTheAuditNamesNobodyForWhatExecutorsDoThemselves(t *testing.T) {
+func TestAuditNamesNoActorForExecutors(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))

@@ -43,7 +43,7 @@ const cancelByHand = `update execution set status = 'cancelled', failure_reason 
 
 // Transactions may begin, draw numbers and commit in any order: no change is ever inserted before
 // one that was already shown.
-func TestChangesThatCommitLateAreNotPassedOver(t *testing.T) {
+func TestChangesIncludeLateCommits(t *testing.T) {
 	for name, early := range map[string]bool{"its number is smaller": true, "its number is larger": false} {
 		t.Run(name, func(t *testing.T) {
 			b := setup(t)
@@ -173,7 +173,7 @@ func TestChangesUnderConcurrentWriters(t *testing.T) {
 
 // If a statement both writes an end and handles it, the audit shows the end before its handling,
 // even with clocks that advance during the statement.
-func TestTheAuditTellsAnEndBeforeItsHandling(t *testing.T) {
+func TestAuditListsEndBeforeHandling(t *testing.T) {
 	b := setup(t)
 	b.Store = b.open(postgres.Options{})
 	w := b.worker("w")

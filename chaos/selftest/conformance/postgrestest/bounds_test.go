@@ -28,7 +28,7 @@ func (fi *fixture) claimed(s *postgres.Store, others int) int {
 }
 
 // A lane that the store does not know is found at once, wherever it lies between those that it knows.
-func TestUnknownQueuesAreFoundAtOnce(t *testing.T) {
+func TestUnknownLanesAreFoundAtOnce(t *testing.T) {
 	b := setup(t)
 	b.exec("insert into action (ref, runtime, entrypoint, max_retries, concurrency) select 'a' || n, 'r', '/bin/a', 1, 100 from generate_series(1, 5) n")
 	b.exec("insert into concurrency_slot (action, number) select a.id, n from action a, generate_series(1, 100) n")
@@ -60,7 +60,7 @@ func TestUnknownQueuesAreFoundAtOnce(t *testing.T) {
 }
 
 // A row that appears behind a bound, by an edit, is found by the next walk from the head.
-func TestRowsBehindABoundAreFoundLater(t *testing.T) {
+func TestRowsBehindBoundAreFoundLater(t *testing.T) {
 	testenv.Nightly(t, "it waits for ten seconds; TestFullWalksTakeATwentiethOfTheTime has the schedule")
 	b := setup(t)
 	b.Store = b.open(postgres.Options{Now: b.clock, SlowWalk: 1})

@@ -381,7 +381,7 @@ func readBudget(file *os.File) (map[string]spent, error) {
 }
 
 // The test notices one statement too many, and a statement that writes more.
-func TestABudgetThatIsExceededIsTold(t *testing.T) {
+func TestBudgetDetectsExcess(t *testing.T) {
 	was := map[string]spent{"Claim, 1": {1, 1, 100, 900}, "Finish, 1": {1, 1, 100, 900}}
 	if faults := over(was, map[string]spent{"Claim, 1": {1, 1, 102, 920}, "Finish, 1": {1, 1, 90, 800}}); len(faults) > 0 {
 		t.Errorf("within the budget, and told: %v", faults)

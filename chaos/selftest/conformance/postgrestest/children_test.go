@@ -32,7 +32,7 @@ func children(t *testing.T, s *postgres.Store, parents []execution.ID, each int)
 
 // Over a slow path a request must succeed, however many children it has, and so must its
 // repetition.
-func TestCreatingChildrenTakesAsManyRoundTripsForAHundredAsForOne(t *testing.T) {
+func TestCreateChildrenTakesConstantRoundTrips(t *testing.T) {
 	b := setup(t)
 	p, address := through(t, b.url)
 	s, err := postgres.Open(b.ctx, address, postgres.Options{MaxConns: 1, Now: b.clock})
@@ -78,7 +78,7 @@ func (fi *fixture) completedWithChildren(waiting int) execution.ID {
 
 // The handling of an end, and each batch of its children, are about a bounded number of rows however
 // many children there are. Of the time that they take, only make test-all judges.
-func TestAChainWithManyChildrenIsHandledInShortStatements(t *testing.T) {
+func TestManyChildrenAreHandledInShortStatements(t *testing.T) {
 	waiting, limit := 1000, testenv.Patience()
 	if testenv.All() {
 		waiting, limit = 5000, time.Second
@@ -113,7 +113,7 @@ func TestAChainWithManyChildrenIsHandledInShortStatements(t *testing.T) {
 
 // However creations, the handling of the end and the settling interleave, no child is left waiting
 // and none is settled twice.
-func TestNoChildIsMissedWhileItsParentEnds(t *testing.T) {
+func TestNoChildIsMissedWhileParentEnds(t *testing.T) {
 	rounds := 3
 	if testenv.All() {
 		rounds = 10
@@ -193,7 +193,7 @@ func TestNoChildIsMissedWhileItsParentEnds(t *testing.T) {
 
 // A child is created while a result ends its parent. Whichever comes first, the child finally is
 // due, and never waits for a handling that is already done.
-func TestNoChildIsMissedByAResultThatHandlesTheEnd(t *testing.T) {
+func TestInlineEndHandlingMissesNoChild(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "child", Runtime: "python"}}))
@@ -236,7 +236,7 @@ func TestNoChildIsMissedByAResultThatHandlesTheEnd(t *testing.T) {
 }
 
 // If several requests take over one old key, only one creates an execution.
-func TestAnOldKeyIsTakenOverOnce(t *testing.T) {
+func TestOldKeyIsTakenOverOnce(t *testing.T) {
 	b := setup(t)
 	b.requested()
 	item := []store.NewExecution{{ActionRef: "a", IdempotencyKey: "k"}}

@@ -14,7 +14,7 @@ import (
 // The database refuses two claims together and takes them one by one, and the worker's lease ends
 // after the first. The worker must not learn that its lease was over and nothing else: then it would
 // take the row that it owns for another worker's. It learns that it has to ask again.
-func TestALeaseThatEndsBetweenClaimsOfACallLeavesThemInDoubt(t *testing.T) {
+func TestLeaseEndBetweenClaimsLeavesDoubt(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	keys := []execution.Key{b.scheduled(w), b.scheduled(w)}

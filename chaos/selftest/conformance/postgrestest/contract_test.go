@@ -29,7 +29,7 @@ func TestContract(t *testing.T) {
 // The next release will have added columns, tables and values before the last process of this one
 // has ended. A quarter of the cases is enough: they use nearly every statement, and statements read
 // and write columns by their names.
-func TestTheContractHoldsOnANewerSchema(t *testing.T) {
+func TestContractOnNewerSchema(t *testing.T) {
 	b := setup(t)
 	for _, sql := range []string{
 		"create table of_a_newer_release (id bigint primary key)",
@@ -66,7 +66,7 @@ func TestTheContractHoldsOnANewerSchema(t *testing.T) {
 
 // A worker whose row a newer program wrote is in the list, marked as unreadable, gets no work, and
 // is not reaped.
-func TestAWorkerThatCantBeRead(t *testing.T) {
+func TestUnreadableWorkerGetsNoWork(t *testing.T) {
 	b := setup(t)
 	unknown, strange := b.worker("w1"), b.worker("w2")
 	b.worker("w3")
@@ -96,7 +96,7 @@ func TestAWorkerThatCantBeRead(t *testing.T) {
 
 // A worker holds an execution in a status of a newer program. A survey counts and names it once, and
 // counts the others as ever.
-func TestAHeldExecutionInAnUnknownStatusIsSurveyedOnce(t *testing.T) {
+func TestSurveyCountsUnknownStatusOnce(t *testing.T) {
 	b := setup(t)
 	id := b.running(b.worker("w")).ID
 	b.requested()

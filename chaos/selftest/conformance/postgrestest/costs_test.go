@@ -342,7 +342,7 @@ func (m *measurement) judged(g group) (errs []error) {
 }
 
 // Every method of the store has a cost, and no cost is declared for a method that does not exist.
-func TestEveryMethodHasACost(t *testing.T) {
+func TestEveryMethodHasCost(t *testing.T) {
 	measured, calls, names := make(map[string]bool), make(map[string]bool), map[string]bool{batched: true}
 	cases := costCases()
 	for i := range cases {
@@ -387,7 +387,7 @@ func TestEveryMethodHasACost(t *testing.T) {
 }
 
 // A call that grows without an entry is an error, and so is an entry for a call that does not grow.
-func TestCostsAreJudged(t *testing.T) {
+func TestCostsDetectUndeclaredGrowth(t *testing.T) {
 	at := func(rows float64) observed {
 		return observed{cost: cost{rows: rows, buffers: rows}, nodes: map[string]float64{"a scan": rows}}
 	}

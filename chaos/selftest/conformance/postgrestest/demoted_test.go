@@ -27,7 +27,7 @@ func (fi *fixture) demotable(o postgres.Options) (s *postgres.Store, promote fun
 // While new connections are as read-only as those of the pool, the pool keeps its connections,
 // which can still read. As soon as new ones can write, the first write of each pool notices, throws
 // all old connections away and is made over a new one.
-func TestConnectionsToADemotedServerAreGivenUp(t *testing.T) {
+func TestPoolDropsConnectionsToDemotedServer(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	key := b.running(w)

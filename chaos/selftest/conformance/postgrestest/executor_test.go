@@ -292,7 +292,7 @@ func TestReclaimPolicyFail(t *testing.T) {
 
 // A mark waits for no lock: it leaves rows that another transaction holds, marks the others, and
 // returns the ones that it left.
-func TestAMarkPassesByWhatIsLocked(t *testing.T) {
+func TestMarkPublishedSkipsLockedRows(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	held, free, claimed := b.scheduled(w), b.scheduled(w), b.running(w)

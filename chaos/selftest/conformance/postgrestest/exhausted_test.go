@@ -29,7 +29,7 @@ func (fi *fixture) unavailable(what string, err error, code string) {
 
 // A full disk (53100) refuses each kind of write as long as it lasts. Reads go on, and nothing is
 // half written, as in sim/simstore's SetFull.
-func TestAFullDiskRefusesWritesForTheTimeBeing(t *testing.T) {
+func TestFullDiskRefusesWritesTemporarily(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	key := b.scheduled(w)
@@ -66,7 +66,7 @@ begin raise exception 'could not extend file "base/1/1": No space left on device
 // A server that has no connection to spare (53300) refuses a new pool, with or without a migration,
 // and further connections of an existing pool. Existing connections go on. This is as in
 // sim/simstore's SetNoConnections.
-func TestAServerWithoutConnectionsRefusesOnlyNewOnes(t *testing.T) {
+func TestExhaustedServerRefusesNewConnections(t *testing.T) {
 	b := setup(t)
 	role := b.conn.Config().Database + "_app"
 	name := pgx.Identifier{role}.Sanitize()
@@ -123,7 +123,7 @@ func TestAServerWithoutConnectionsRefusesOnlyNewOnes(t *testing.T) {
 
 // A daemon that migrates at its start tries again while the database takes no writes, and does not
 // end. It would end only for an error that waiting does not mend.
-func TestAMigrationWaitsForADatabaseThatTakesNoWrites(t *testing.T) {
+func TestMigrationWaitsForWritableDatabase(t *testing.T) {
 	b := setup(t)
 	database := pgx.Identifier{b.conn.Config().Database}.Sanitize()
 	b.exec(fmt.Sprintf("alter database %s set default_transaction_read_only = on", database))

@@ -346,7 +346,7 @@ func (fi *fixture) endsInALock() (context.Context, context.CancelFunc) {
 }
 
 // A call whose context ends while the server works leaves the outcome unknown.
-func TestDeadlineUnderWay(t *testing.T) {
+func TestDeadlineDuringCall(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	key := b.running(w)

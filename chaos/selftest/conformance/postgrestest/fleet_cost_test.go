@@ -14,7 +14,7 @@ const (
 )
 
 // A look at the workers costs what the living ones cost, however many are gone for good.
-func TestWorkersOfAYearAreCheap(t *testing.T) {
+func TestGoneWorkersAddNoCost(t *testing.T) {
 	t.Parallel() // it compares pages, not times
 	c := newCosts(t)
 	c.exec("delete from worker where id > 1")

@@ -17,7 +17,7 @@ import (
 
 // The function of the database and the decision of the retry manager are the same rule in two
 // languages.
-func TestTheDatabaseCallsRetriableWhatTheRetryManagerRetries(t *testing.T) {
+func TestRetriableFunctionMatchesRetryManager(t *testing.T) {
 	b := setup(t)
 	// Rows of every kind, including impossible ones.
 	b.exec(`do $$ declare c record; begin
@@ -69,7 +69,7 @@ func eligible(w *store.WorkerRow, c config.Config) bool {
 
 // The view and the function are compared with the scheduler's reads, for fleets in which every
 // condition of a worker meets every other one.
-func TestTheDatabaseListsTheWorkersThatTheSchedulerMayChooseAndCountsTheirQueues(t *testing.T) {
+func TestEligibleWorkersMatchScheduler(t *testing.T) {
 	c := config.Default(config.Hardened)
 	seeds := uint64(2)
 	if testenv.All() {
@@ -137,7 +137,7 @@ func (fi *fixture) generate(w store.WorkerKey, draw *rand.Rand) {
 
 // A dispatch to an earlier incarnation still waits in the worker's queue. The function counts it.
 // The scheduler does not, because it counts the rows of the present incarnation.
-func TestTheDepthOfAQueueCountsDispatchesToEarlierIncarnations(t *testing.T) {
+func TestQueueDepthIncludesEarlierIncarnations(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	b.scheduled(w)

@@ -121,7 +121,7 @@ func (fi *fixture) agree() {
 
 // What is alike among the transitions of a statement is stored once, and every reader sees a line for
 // each of them: also those in the first and the last place of a group.
-func TestTransitionsOfOneStatementAreStoredTogether(t *testing.T) {
+func TestTransitionsOfStatementShareRow(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	var alone, together int
@@ -157,7 +157,7 @@ func TestTransitionsOfOneStatementAreStoredTogether(t *testing.T) {
 
 // Lines keep their numbers and their place in the stream when the layout changes, in both directions,
 // and rows of both layouts are read as one stream.
-func TestTheAuditIsCarriedOver(t *testing.T) {
+func TestMigrationKeepsAudit(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	b.livedTogether(w, 100)

@@ -14,7 +14,7 @@ import (
 // The audit of a database into which a newer program has written is judged except for the
 // unreadable words. They are reported with their place, and only the executions concerned are not
 // judged.
-func TestAnAuditWithUnknownWordsIsJudgedWithoutThem(t *testing.T) {
+func TestJudgeSkipsUnknownAuditWords(t *testing.T) {
 	b := setup(t)
 	newer, broken := b.requested(), b.requested()
 	b.exec("alter type failure_reason add value if not exists 'of_a_newer_release'")

@@ -21,7 +21,7 @@ const (
 	pagesOfEachPass  = 200 // however many lanes there are
 )
 
-func TestAPassOverFullActionsReadsAFewPagesOfEach(t *testing.T) {
+func TestPassOverFullActionsReadsFewPages(t *testing.T) {
 	t.Parallel() // it compares pages, not times
 	c := newCosts(t)
 	limited := slices.IndexFunc(dimensions(), func(d dimension) bool { return d.name == "limited actions" })

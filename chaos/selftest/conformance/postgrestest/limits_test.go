@@ -10,7 +10,7 @@ import (
 
 // The database's own function, too, uses the limits of the execution's request, whatever its action
 // says.
-func TestTheDatabaseCountsRetriesByTheExecutionsOwnLimit(t *testing.T) {
+func TestRetriesCountAgainstExecutionLimit(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	for _, x := range []struct {
@@ -40,7 +40,7 @@ func TestTheDatabaseCountsRetriesByTheExecutionsOwnLimit(t *testing.T) {
 }
 
 // The names of the limits in the row are those of their columns.
-func TestARowNamesTheLimitsOfItsRequest(t *testing.T) {
+func TestRowNamesRequestLimits(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
 	own := execution.Limits{Timeout: 90 * time.Second, DispatchTimeout: 1500 * time.Millisecond, OwnRetries: true}
@@ -58,7 +58,7 @@ func TestARowNamesTheLimitsOfItsRequest(t *testing.T) {
 
 // Whoever edits the view by hand can correct the exit codes, and inserting keeps them; the action's
 // table refuses numbers that no program ends with.
-func TestTheRetriedExitCodesCanBeEditedByHand(t *testing.T) {
+func TestRetriedExitCodesAcceptManualEdits(t *testing.T) {
 	b := setup(t)
 	a := action
 	a.RetriedExitCodes = execution.NewExitCodes(1, 75)

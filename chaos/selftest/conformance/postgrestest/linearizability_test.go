@@ -94,7 +94,7 @@ func (u unguarded) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 }
 
 // The check can fail: it finds a claim without its guard.
-func TestLinearizableFindsAnUnguardedClaim(t *testing.T) {
+func TestLinearizableDetectsUnguardedClaim(t *testing.T) {
 	b := setup(t)
 	pool, err := pgxpool.New(b.ctx, b.url)
 	b.must(err)

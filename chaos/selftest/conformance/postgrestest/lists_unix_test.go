@@ -103,7 +103,7 @@ func (p *plan) visited() (n float64) {
 
 // However many executions there are, no filter of the list reads more than a bounded number of
 // them, and a client that goes from page to page finds all that pass it.
-func TestNoFilterOfAListWalksThroughTheTable(t *testing.T) {
+func TestListFiltersReadBoundedRows(t *testing.T) {
 	b := setup(t)
 	const most = 50000
 	rows := many(b, 120000)
@@ -173,7 +173,7 @@ func TestNoFilterOfAListWalksThroughTheTable(t *testing.T) {
 // otherwise idle machine. On a busy machine a bound on times would fail at random, so the ratio is
 // only reported, and the test demands that both were served.
 func TestSchedulingBesideLists(t *testing.T) {
-	testenv.Nightly(t, "it compares latencies; TestNoFilterOfAListWalksThroughTheTable counts what a list reads")
+	testenv.Nightly(t, "it compares latencies; TestListFiltersReadBoundedRows counts what a list reads")
 	b := setup(t)
 	rows := many(b, 60000)
 	pool := b.open(postgres.Options{MaxConns: config.Default(config.Hardened).Database.Connections})

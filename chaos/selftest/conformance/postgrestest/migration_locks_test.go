@@ -79,7 +79,7 @@ func (m *migrating) waits(looker, migrator *pgx.Conn, ended <-chan error) bool {
 
 // A migration that waits for its lock blocks everybody who comes after it. While it pauses, readers
 // pass, and it ends when the transaction before it does.
-func TestReadersGoOnWhileAMigrationWaits(t *testing.T) {
+func TestReadersContinueWhileMigrationWaits(t *testing.T) {
 	m := migratingBehindAReport(t)
 	migrator, looker, reader := m.connect("migrator"), m.connect("looker"), m.connect("reader")
 	ended := make(chan error, 1)
@@ -107,7 +107,7 @@ func TestReadersGoOnWhileAMigrationWaits(t *testing.T) {
 
 // A migration that never gets its lock ends with an error that names the holder and the remedy, and
 // leaves nothing behind.
-func TestAMigrationThatGivesUpNamesWhoHoldsTheLock(t *testing.T) {
+func TestMigrationTimeoutNamesLockHolder(t *testing.T) {
 	m := migratingBehindAReport(t)
 	migrator := m.connect("migrator")
 	patience := migrations.Patience{Lock: 500 * time.Millisecond, Tries: 3, Pause: 10 * time.Millisecond}
@@ -130,7 +130,7 @@ func TestAMigrationThatGivesUpNamesWhoHoldsTheLock(t *testing.T) {
 }
 
 // A program that waits between two tries stops without waiting for the next one.
-func TestAMigrationThatPausesEndsWithItsContext(t *testing.T) {
+func TestPausedMigrationEndsWithContext(t *testing.T) {
 	m := migratingBehindAReport(t)
 	migrator, looker := m.connect("migrator"), m.connect("looker")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -152,7 +152,7 @@ func TestAMigrationThatPausesEndsWithItsContext(t *testing.T) {
 
 // An index is built while others write to its table, and while another process waits to migrate. What a
 // process that ended in the middle has left is built anew.
-func TestAnIndexIsBuiltBesideWork(t *testing.T) {
+func TestIndexIsBuiltDuringWork(t *testing.T) {
 	m := &migrating{T: t, url: servers.Database(t).URL}
 	first, second, looker := m.connect("first"), m.connect("second"), m.connect("looker")
 	m.must(migrations.Up(t.Context(), first))

@@ -54,7 +54,7 @@ set session_replication_role = origin`
 
 // Executions in every status read the same after the migration to two tables and after the way
 // back, and the store can work on them there.
-func TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack(t *testing.T) {
+func TestMigrationCarriesEveryStatusBothWays(t *testing.T) {
 	ctx, url := t.Context(), servers.Database(t).URL
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -136,7 +136,7 @@ func TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack(t *testing.T) {
 }
 
 // A database, or a dump of one, with executions in one table is judged like one with two tables.
-func TestTheAuditOfEitherLayoutIsJudgedAlike(t *testing.T) {
+func TestBothAuditLayoutsAreJudgedAlike(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	b.finish(w, store.Finish{Key: b.running(w), To: execution.Completed})

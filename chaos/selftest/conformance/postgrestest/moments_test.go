@@ -147,7 +147,7 @@ func (fi *fixture) lockAll() pgx.Tx {
 }
 
 // The answers, finds and deletions of a call depend on the moment at which its wait was over.
-func TestCallsJudgeByTheMomentAfterTheirWait(t *testing.T) {
+func TestCallsUseTimeAfterLockWait(t *testing.T) {
 	b := setup(t)
 	real := b.open(postgres.Options{NoBounds: true, MaxConns: 1, Tracer: &sessions{set: map[string]string{"application_name": "real"}}})
 	b.Store = real

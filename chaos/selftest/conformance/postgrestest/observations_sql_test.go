@@ -18,7 +18,7 @@ import (
 
 // The query says what each part would have done, and for how many dispatches another event ended
 // the wait.
-func TestQueryOfObservationsCountsByHourAndPart(t *testing.T) {
+func TestObservationsQueryCountsByHourAndPart(t *testing.T) {
 	query, err := os.ReadFile("../../../../docs/sql/observations.sql")
 	if err != nil {
 		t.Fatal(err)

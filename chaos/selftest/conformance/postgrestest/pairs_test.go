@@ -367,7 +367,7 @@ func (s *stage) interleave(m *meetings, a, b *attempt, orders storetest.Orders, 
 
 // A pair of calls finds a statement that judges rows it has not locked: each of these mutants, made
 // on the way to the server, is found.
-func TestPairsFindStatementsWithoutTheirLocks(t *testing.T) {
+func TestPairsDetectMissingLocks(t *testing.T) {
 	const locked = " order by w.id for no key update of w"
 	for _, c := range []struct {
 		// name is for readers. mark is found in the text of this statement alone, and the parts are

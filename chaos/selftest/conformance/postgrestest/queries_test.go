@@ -139,7 +139,7 @@ func queryDatabase(t *testing.T) *pgx.Conn {
 	return conn
 }
 
-func TestEachQueryOfTheDocumentsAnswersItsQuestion(t *testing.T) {
+func TestDocumentedQueriesAnswerTheirQuestions(t *testing.T) {
 	conn := queryDatabase(t)
 	want := queryAnswers()
 	for name, sql := range queries(t) {
@@ -160,7 +160,7 @@ func TestEachQueryOfTheDocumentsAnswersItsQuestion(t *testing.T) {
 
 // A query is asked while something is wrong, of a database with years of data: rows older than its
 // window, or beyond the newest executions that it reads, cost nothing.
-func TestNoQueryOfTheDocumentsReadsTheWholeHistory(t *testing.T) {
+func TestDocumentedQueriesSkipOldHistory(t *testing.T) {
 	conn := queryDatabase(t)
 	ctx := t.Context()
 	must := func(sql string) {

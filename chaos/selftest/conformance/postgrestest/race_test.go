@@ -191,7 +191,7 @@ func TestDispatchAgainstReap(t *testing.T) {
 
 // Executors that dispatch to one worker at the same time do not give it more, together, than each
 // of them may alone.
-func TestDispatchesKeepTheWorkersLimit(t *testing.T) {
+func TestDispatchKeepsWorkerLimit(t *testing.T) {
 	b := setup(t)
 	const limit, executors = 3, 4
 	for n := range 15 {

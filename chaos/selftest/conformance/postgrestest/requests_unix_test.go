@@ -134,9 +134,9 @@ func heapGrowth(act func()) uint64 {
 	return <-over
 }
 
-// TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold asks for lists of rows with as much content as
+// TestAPIRequestsAreBounded asks for lists of rows with as much content as
 // is allowed, and more. The client that reads the answers runs in the same process and counts, too.
-func TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold(t *testing.T) {
+func TestAPIRequestsAreBounded(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "n.big", Runtime: "shell", Entrypoint: "true"}}))
 	b.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, parameters, created, due_at, written_by)
@@ -201,9 +201,9 @@ func TestRequestsOfTheAPIAreBoundedWhateverTheRowsHold(t *testing.T) {
 	}
 }
 
-// TestOneRowByHandHidesNoOtherRowFromTheAPI writes rows that only a person or a newer program could
+// TestUnreadableRowHidesNoOther writes rows that only a person or a newer program could
 // write.
-func TestOneRowByHandHidesNoOtherRowFromTheAPI(t *testing.T) {
+func TestUnreadableRowHidesNoOther(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "core.echo", Runtime: "shell", Entrypoint: "true"}}))
 	for range 4 {

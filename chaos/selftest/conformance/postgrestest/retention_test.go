@@ -16,7 +16,7 @@ const of = "base in ($1, $1 & ~63::bigint) and (members >> (($1 - base) & 63)::i
 
 // The audit leaves by its time alone, in the order of the stream, and readers are told up to which
 // position.
-func TestTheAuditLeavesInOrderAndSaysUpToWhere(t *testing.T) {
+func TestAuditPurgeReportsItsPosition(t *testing.T) {
 	b := setup(t)
 	for range 3 {
 		b.requested()
@@ -40,7 +40,7 @@ func TestTheAuditLeavesInOrderAndSaysUpToWhere(t *testing.T) {
 }
 
 // A group leaves as a whole, and the limit bounds the groups of a step.
-func TestTheAuditLeavesInGroups(t *testing.T) {
+func TestAuditPurgeRemovesWholeGroups(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
 	for _, n := range []int{3, 2, 2, 1} {
@@ -63,7 +63,7 @@ func TestTheAuditLeavesInGroups(t *testing.T) {
 }
 
 // A line that was written late, by a transaction that began early, is behind no position.
-func TestNoLineIsLeftBehindThePosition(t *testing.T) {
+func TestAuditPurgeLeavesNoEarlierLine(t *testing.T) {
 	b := setup(t)
 	b.requested()
 	b.exec("update transition_group set at = $1, transaction = (pg_current_xact_id()::text::bigint + 1)::text::xid8", b.now.Add(-3*time.Hour))
@@ -82,7 +82,7 @@ func TestNoLineIsLeftBehindThePosition(t *testing.T) {
 }
 
 // What a retention has deleted is not judged, and the judgement says so.
-func TestAnAuditWhoseBeginningIsGoneIsJudgedWithoutIt(t *testing.T) {
+func TestJudgeAcceptsPurgedAuditStart(t *testing.T) {
 	b := setup(t)
 	cut, whole, gone := b.requested(), execution.ID(0), b.requested()
 	b.exec("update execution_record set created = $1", b.now.Add(-3*time.Hour))
@@ -103,7 +103,7 @@ func TestAnAuditWhoseBeginningIsGoneIsJudgedWithoutIt(t *testing.T) {
 
 // A large table of what has come of age is gone after as many steps as it has pages, and no step
 // takes more than its limit. The log says how fast.
-func TestALargeTableLeavesInBoundedSteps(t *testing.T) {
+func TestPurgeStepsAreBounded(t *testing.T) {
 	b := setup(t)
 	const rows, limit = 20_000, 1000
 	b.exec("set session_replication_role = replica")

@@ -14,7 +14,7 @@ import (
 
 // A worker that starts before the first executor learns that it has to wait, even if some of the
 // migrations have been applied.
-func TestTheSchemaIsReadyAfterTheLastMigration(t *testing.T) {
+func TestSchemaIsReadyAfterLastMigration(t *testing.T) {
 	ctx := t.Context()
 	url := servers.Database(t).URL
 	s, err := postgres.Open(ctx, url, postgres.Options{})
@@ -49,7 +49,7 @@ func TestTheSchemaIsReadyAfterTheLastMigration(t *testing.T) {
 
 // A newer program writes into the database which programs can work with its schema. A program that
 // can starts, and leaves the schema as it is. Another one says which version it would have to know.
-func TestAProgramStartsOnANewerSchemaIfThatSaysSo(t *testing.T) {
+func TestProgramStartsOnCompatibleNewerSchema(t *testing.T) {
 	b := setup(t)
 	latest, err := migrations.Latest()
 	b.must(err)

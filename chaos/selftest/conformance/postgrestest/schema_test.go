@@ -46,7 +46,7 @@ func TestMigrationsUpAndDown(t *testing.T) {
 }
 
 // If four programs start at once, one migrates and the others wait for it.
-func TestMigrationsTogether(t *testing.T) {
+func TestMigrationsRunOnceConcurrently(t *testing.T) {
 	url := servers.Database(t).URL
 	errs := make([]error, 4)
 	var wg sync.WaitGroup
@@ -70,7 +70,7 @@ func TestMigrationsTogether(t *testing.T) {
 }
 
 // The trigger accepts the lawful transitions of the domain and no others.
-func TestTransitionsOfTheDatabase(t *testing.T) {
+func TestDatabaseTransitions(t *testing.T) {
 	b := setup(t)
 	transitions := execution.NewTransitionTable()
 	id := b.requested()

@@ -189,7 +189,7 @@ func TestHeartbeatsOutliveDeadConnections(t *testing.T) {
 // A path with a round trip of a second is slow and not silent. A new connection is ready before the
 // statements of a heartbeat have been prepared and answered, but the old one must not be thrown
 // away for that.
-func TestAHeartbeatGetsThroughASlowPath(t *testing.T) {
+func TestHeartbeatSurvivesSlowPath(t *testing.T) {
 	testenv.Nightly(t, "it waits fifteen seconds for round trips of a second, which a busy machine makes longer than the ping may take")
 	b := setup(t)
 	proxies := netproxy.New()

@@ -43,7 +43,7 @@ func (fi *fixture) waitsForALock() {
 
 // One row that somebody has locked holds up no other row of a batch: while the lock is held, all others
 // are done.
-func TestALockedRowHoldsUpNoOther(t *testing.T) {
+func TestLockedRowBlocksNoOther(t *testing.T) {
 	const rows, nth = 12, 5
 	b := setup(t)
 	s := b.open(postgres.Options{Now: b.clock, LockTimeout: 300 * time.Millisecond})
@@ -129,7 +129,7 @@ func TestALockedRowHoldsUpNoOther(t *testing.T) {
 
 // A lease depends on no table but the worker's and the live work's. Others may be locked for as long as an
 // index on them is built, or a vacuum full takes.
-func TestALeaseNeedsNoOtherTable(t *testing.T) {
+func TestHeartbeatNeedsNoOtherTable(t *testing.T) {
 	b := setup(t)
 	s := b.open(postgres.Options{Now: b.clock, LockTimeout: 300 * time.Millisecond})
 	w := b.worker("w")
@@ -179,7 +179,7 @@ func TestALeaseNeedsNoOtherTable(t *testing.T) {
 
 // A child whose parent's chain leaves at the same moment has no parent. Otherwise it would wait for ever
 // for the end of a chain that does not exist.
-func TestAChildOfAChainThatLeavesHasNoParent(t *testing.T) {
+func TestChildOfPurgedChainHasNoParent(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	parent := b.running(w)
@@ -206,7 +206,7 @@ func TestAChildOfAChainThatLeavesHasNoParent(t *testing.T) {
 
 // An edit by hand keeps what happened to the row since the edit's statement began, and no edit lowers an
 // epoch.
-func TestAnEditByHandTakesNothingBack(t *testing.T) {
+func TestManualEditKeepsConcurrentChanges(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	run, key := b.running(w), b.scheduled(w)

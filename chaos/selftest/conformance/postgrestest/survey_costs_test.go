@@ -7,7 +7,7 @@ import (
 
 // A row can't have a value that the database's types lack. So a survey reads the work that has not
 // ended for unreadable values only while a type has a label that this program does not know.
-func TestTheSurveyLooksForUnreadableWorkOnlyIfALabelIsUnknown(t *testing.T) {
+func TestSurveySkipsSearchWithoutUnknownLabels(t *testing.T) {
 	k := newKeeper(t, nil)
 	k.fill(inBulk(due(1500)))
 	k.must(dispatchDue(k.Store, k.worker, 500))

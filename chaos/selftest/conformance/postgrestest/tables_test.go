@@ -14,7 +14,7 @@ import (
 
 // The model refuses the calls that wait for a stranger's lock of a table. Which calls those are, is measured
 // here: each call is made beside a lock of each table.
-func TestTheModelKnowsWhichCallsWaitForATable(t *testing.T) {
+func TestModelKnowsWhichCallsNeedTables(t *testing.T) {
 	t.Parallel() // it compares errors, not times
 	c := newCosts(t)
 	rows, err := c.hand.Query(c.ctx, `select relname::text from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace order by 1`)

@@ -66,7 +66,7 @@ func effortOf(plan *node) (e effort) {
 
 // Waiting costs nothing: neither rows for which no worker has room, nor free slots that no row
 // wants, nor rows that have ended.
-func TestPlansOfWhatWaits(t *testing.T) {
+func TestPlansOfWaitingRows(t *testing.T) {
 	s, r := recorded(t)
 	rows := 45_000
 	if testenv.All() {

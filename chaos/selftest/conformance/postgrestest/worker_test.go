@@ -268,7 +268,7 @@ func TestRegistrationAttempts(t *testing.T) {
 	}
 }
 
-func TestLifecycleGoesForwardOnly(t *testing.T) {
+func TestLifecycleOnlyMovesForward(t *testing.T) {
 	b := setup(t)
 	w := b.register("w", 1)
 	is := func(want execution.Lifecycle) {
@@ -292,7 +292,7 @@ func TestLifecycleGoesForwardOnly(t *testing.T) {
 }
 
 // A heartbeat ends the runs that were claimed before it and are not held, and nothing else.
-func TestHeartbeatEndsWhatIsNotHeld(t *testing.T) {
+func TestHeartbeatEndsUnheldExecutions(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	before, held, after, waits := b.running(w), b.running(w), b.scheduled(w), b.scheduled(w)
@@ -356,7 +356,7 @@ func TestRelease(t *testing.T) {
 }
 
 // The fields of the worker's row for operators are those of the contract, as of its last heartbeat.
-func TestCapabilitiesAreThoseOfTheLastHeartbeat(t *testing.T) {
+func TestCapabilitiesMatchLastHeartbeat(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
 	var text string

@@ -76,8 +76,8 @@ func (c *clientWorld) roundTrip(what string) {
 	c.eventually(what+": ready", c.client.Ready)
 }
 
-// TestClientComesBack: however the session ends, publishing and consuming go on over the next one.
-func TestClientComesBack(t *testing.T) {
+// TestClientReconnects: however the session ends, publishing and consuming go on over the next one.
+func TestClientReconnects(t *testing.T) {
 	t.Parallel()
 	var p *proxy
 	w := newClientWorld(t, func(w *world) string {
@@ -104,9 +104,9 @@ func TestClientComesBack(t *testing.T) {
 	w.roundTrip("after a silence")
 }
 
-// TestClientSurvivesTheBroker: it is stopped or killed and started again, and the topology is
+// TestClientSurvivesBrokerRestart: it is stopped or killed and started again, and the topology is
 // declared anew.
-func TestClientSurvivesTheBroker(t *testing.T) {
+func TestClientSurvivesBrokerRestart(t *testing.T) {
 	t.Parallel()
 	set := servers.Own(t, servers.Options{RabbitMQ: true})
 	w := newClientWorld(t, func(*world) string { return set.RabbitMQ.URL })

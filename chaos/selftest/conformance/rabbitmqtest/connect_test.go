@@ -14,7 +14,7 @@ import (
 	"handoff/core/testenv"
 )
 
-func TestConnectWithAWrongPassword(t *testing.T) {
+func TestConnectWithWrongPassword(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	address, err := url.Parse(w.mq.URL)
@@ -28,8 +28,8 @@ func TestConnectWithAWrongPassword(t *testing.T) {
 	}
 }
 
-// TestHeartbeatOfTheOptionsRules: the URL must not turn the heartbeat off.
-func TestHeartbeatOfTheOptionsRules(t *testing.T) {
+// TestOptionsSetHeartbeat: the URL must not turn the heartbeat off.
+func TestOptionsSetHeartbeat(t *testing.T) {
 	t.Parallel()
 	for _, o := range []rabbitmq.Options{{Heartbeat: 7 * time.Second}, {Heartbeat: time.Millisecond}} {
 		w := newWorld(t)
@@ -60,8 +60,8 @@ func TestHeartbeatOfTheOptionsRules(t *testing.T) {
 	}
 }
 
-// TestSilentBrokerIsNoticed: nothing arrives any more, not even the end of the connection.
-func TestSilentBrokerIsNoticed(t *testing.T) {
+// TestSilentBrokerIsDetected: nothing arrives any more, not even the end of the connection.
+func TestSilentBrokerIsDetected(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	p := w.proxy()
@@ -79,9 +79,9 @@ func TestSilentBrokerIsNoticed(t *testing.T) {
 	}
 }
 
-// TestEitherConnectionEndsTheSession: half a session would be a deaf or a mute process. Publishing
+// TestSessionEndsWithEitherConnection: half a session would be a deaf or a mute process. Publishing
 // and consuming have a connection each, and no new one replaces them.
-func TestEitherConnectionEndsTheSession(t *testing.T) {
+func TestSessionEndsWithEitherConnection(t *testing.T) {
 	w := newWorld(t)
 	for n := range 2 {
 		p := w.proxy()

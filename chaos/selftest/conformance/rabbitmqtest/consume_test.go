@@ -229,7 +229,7 @@ func TestQueueDeleted(t *testing.T) {
 	})
 }
 
-func TestConsumeAMissingQueue(t *testing.T) {
+func TestConsumeMissingQueue(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
 	_, err := s.Consume(w.within(patience), w.name("missing"), 1)
@@ -241,7 +241,7 @@ func TestConsumeAMissingQueue(t *testing.T) {
 	}
 }
 
-func TestReceiveEndsWithItsContext(t *testing.T) {
+func TestReceiveEndsWithContext(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
 	c := w.consume(s, w.queue(s, broker.Queue{Name: w.name("q"), Type: classic}), 1)
@@ -259,8 +259,8 @@ func TestReceiveEndsWithItsContext(t *testing.T) {
 	}
 }
 
-// TestConsumeGivenUp: the broker's answer is late, and its deliveries go back.
-func TestConsumeGivenUp(t *testing.T) {
+// TestConsumeTimeoutReturnsDeliveries: the broker's answer is late, and its deliveries go back.
+func TestConsumeTimeoutReturnsDeliveries(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy()
 	s := w.connect(rabbitmq.Options{URL: p.url})
@@ -278,7 +278,7 @@ func TestConsumeGivenUp(t *testing.T) {
 	}
 }
 
-func TestMalformedKeepsItsBody(t *testing.T) {
+func TestMalformedMessageKeepsBody(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
 	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: classic})
@@ -382,9 +382,9 @@ func TestDeathsAreCounted(t *testing.T) {
 	c.Ack(d)
 }
 
-// TestRequeuedPastItsExpiry: while a consumer holds a message beyond its TTL, it lives. Back in the
+// TestRequeueAfterExpiry: while a consumer holds a message beyond its TTL, it lives. Back in the
 // queue it dies at once, even if a consumer waits.
-func TestRequeuedPastItsExpiry(t *testing.T) {
+func TestRequeueAfterExpiry(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
 		holder, other := w.connect(rabbitmq.Options{}), w.connect(rabbitmq.Options{})

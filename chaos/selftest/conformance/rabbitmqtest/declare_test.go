@@ -20,8 +20,8 @@ func topologyConfig(w *world, queueType string) config.RabbitMQ {
 	return c
 }
 
-// TestDeclareTheTopology: each side declares its part, in any order and repeatedly.
-func TestDeclareTheTopology(t *testing.T) {
+// TestDeclareTopology: each side declares its part, in any order and repeatedly.
+func TestDeclareTopology(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
 		if w.mq.Prefix != "" {
@@ -47,8 +47,8 @@ func TestDeclareTheTopology(t *testing.T) {
 	})
 }
 
-// TestOtherSettings: the error is clear, and the session stays usable.
-func TestOtherSettings(t *testing.T) {
+// TestDeclareWithOtherSettings: the error is clear, and the session stays usable.
+func TestDeclareWithOtherSettings(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
 	queue, x := w.name("q"), w.name("x")
@@ -81,7 +81,7 @@ func TestOtherSettings(t *testing.T) {
 	}
 }
 
-func TestDeclareNonsense(t *testing.T) {
+func TestDeclareInvalidTopology(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
 	for what, topology := range map[string]broker.Topology{
@@ -168,9 +168,9 @@ func TestCanary(t *testing.T) {
 	})
 }
 
-// TestCanaryFindsBrokenPaths: the exchange of the source documents is a direct one, for which "#"
+// TestCanaryDetectsBrokenPaths: the exchange of the source documents is a direct one, for which "#"
 // is an ordinary character.
-func TestCanaryFindsBrokenPaths(t *testing.T) {
+func TestCanaryDetectsBrokenPaths(t *testing.T) {
 	w := newWorld(t)
 	h, s := daemon.New(daemon.Options{}), w.connect(rabbitmq.Options{})
 	c := topologyConfig(w, quorum)

@@ -53,9 +53,9 @@ func (w *world) returned(s broker.Session, ms []broker.Message) {
 	}
 }
 
-// TestIdleRoutesGiveTheirChannelsBack: what is left are the channel of the probes, the shared one
+// TestIdleRoutesReleaseChannels: what is left are the channel of the probes, the shared one
 // and that of the test.
-func TestIdleRoutesGiveTheirChannelsBack(t *testing.T) {
+func TestIdleRoutesReleaseChannels(t *testing.T) {
 	t.Parallel() // it waits
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{IdleChannel: time.Second})
@@ -72,9 +72,9 @@ func TestIdleRoutesGiveTheirChannelsBack(t *testing.T) {
 	}
 }
 
-// TestAStuckQueueHoldsUpNoOtherBeyondTheBound: every channel has been used when the stuck queue
+// TestStuckQueueDelaysOthersWithinBound: every channel has been used when the stuck queue
 // gets its first message, also where the server or the operator allows few channels.
-func TestAStuckQueueHoldsUpNoOtherBeyondTheBound(t *testing.T) {
+func TestStuckQueueDelaysOthersWithinBound(t *testing.T) {
 	t.Parallel() // it waits
 	for name, c := range map[string]struct {
 		query  string
@@ -109,10 +109,10 @@ func TestAStuckQueueHoldsUpNoOtherBeyondTheBound(t *testing.T) {
 	}
 }
 
-// TestOrderWhileChannelsCloseAndChangeRoutes: each queue has all its messages, in the order of its
+// TestOrderWhileChannelsChangeRoutes: each queue has all its messages, in the order of its
 // publisher, with few channels for many routes and with channels that are always about to close. On a
 // busy machine a queue may look stuck for a second. What it has not confirmed is then published again.
-func TestOrderWhileChannelsCloseAndChangeRoutes(t *testing.T) {
+func TestOrderWhileChannelsChangeRoutes(t *testing.T) {
 	t.Parallel() // it waits
 	for _, query := range []string{"", "?channel_max=5"} {
 		w := newWorld(t)

@@ -11,7 +11,7 @@ import (
 )
 
 // A reader of the error types the command in it.
-func TestTheCommandInTheErrorAboutOtherSettingsDeletesTheQueue(t *testing.T) {
+func TestSuggestedCommandDeletesQueue(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
 		if !w.mq.Server.Private() {

@@ -24,7 +24,7 @@ const poisonVariable = "HANDOFF_TEST_POISON"
 // header dies in a quorum queue, it ends dead lettering on the node, and the canary no longer
 // arrives. A restart helps only after the queue is deleted; then the messages that died meanwhile
 // arrive. If the model says that a release does not read such a header, dead lettering goes on.
-func TestAHostileHeaderEndsDeadLettering(t *testing.T) {
+func TestHostileHeaderStopsDeadLettering(t *testing.T) {
 	if os.Getenv(poisonVariable) == "" {
 		t.Skipf("%s is not set", poisonVariable)
 	}

@@ -47,9 +47,9 @@ func TestPublishConfirmed(t *testing.T) {
 	})
 }
 
-// TestReturnsAreMatchedToTheirMessages: a mandatory message without a route, among others, is
+// TestReturnsMatchTheirMessages: a mandatory message without a route, among others, is
 // returned and then confirmed.
-func TestReturnsAreMatchedToTheirMessages(t *testing.T) {
+func TestReturnsMatchTheirMessages(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{Window: 8})
 	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
@@ -68,9 +68,9 @@ func TestReturnsAreMatchedToTheirMessages(t *testing.T) {
 	w.eventually("67 messages in the queue", func() bool { return w.depth(queue) == 67 })
 }
 
-// TestReturnOfOneOfTwoWithTheSameID: a dispatch is published again at the same epoch, and its queue
+// TestReturnWithDuplicateID: a dispatch is published again at the same epoch, and its queue
 // may have been created or deleted in between.
-func TestReturnOfOneOfTwoWithTheSameID(t *testing.T) {
+func TestReturnWithDuplicateID(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
 	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})
@@ -136,9 +136,9 @@ func TestUnsendableMessagesAreRefusedAlone(t *testing.T) {
 	}
 }
 
-// TestConnectionLostBeforeTheConfirm: the broker has stored every message, but the client can't
+// TestConnectionLostBeforeConfirm: the broker has stored every message, but the client can't
 // know that.
-func TestConnectionLostBeforeTheConfirm(t *testing.T) {
+func TestConnectionLostBeforeConfirm(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy()
 	s := w.connect(rabbitmq.Options{URL: p.url})
@@ -170,8 +170,8 @@ func TestConnectionLostBeforeTheConfirm(t *testing.T) {
 	}
 }
 
-// TestContextEndsBeforeTheConfirm: the session goes on, and late confirms do no harm.
-func TestContextEndsBeforeTheConfirm(t *testing.T) {
+// TestContextEndsBeforeConfirm: the session goes on, and late confirms do no harm.
+func TestContextEndsBeforeConfirm(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy()
 	s := w.connect(rabbitmq.Options{URL: p.url, Window: 4})
@@ -204,8 +204,8 @@ func TestContextEndsBeforeTheConfirm(t *testing.T) {
 	}
 }
 
-// TestPublishToAMissingExchange: the broker closes the channel, and no confirm of it arrives.
-func TestPublishToAMissingExchange(t *testing.T) {
+// TestPublishToMissingExchange: the broker closes the channel, and no confirm of it arrives.
+func TestPublishToMissingExchange(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
 	m := w.message("k")

@@ -21,7 +21,7 @@ func nested(depth int) amqp.Table {
 
 // Without the screening, such a message closed its consumer's connection, and came again after each
 // reconnect: "Exception (501) Reason: invalid field or value inside of a frame".
-func TestHeadersThatTheLibraryCanNotReadEndNoSession(t *testing.T) {
+func TestUnreadableHeadersKeepSessionOpen(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
 	queue := w.queue(s, broker.Queue{Name: w.name("q"), Type: quorum})

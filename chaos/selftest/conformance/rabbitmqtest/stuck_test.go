@@ -33,10 +33,10 @@ func (w *world) suspend(queue string) (resume func()) {
 	return func() { do("resume") }
 }
 
-// TestAStuckQueueHoldsUpNoOther: one queue confirms nothing, from the first publish of the session
+// TestStuckQueueBlocksNoOther: one queue confirms nothing, from the first publish of the session
 // on. Messages to other queues are confirmed at once, however many are published to the stuck one.
 // Messages to the stuck one that are not stored are not sent.
-func TestAStuckQueueHoldsUpNoOther(t *testing.T) {
+func TestStuckQueueBlocksNoOther(t *testing.T) {
 	t.Parallel() // it waits
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
@@ -89,9 +89,9 @@ func TestAStuckQueueHoldsUpNoOther(t *testing.T) {
 	})
 }
 
-// TestASessionWhoseOldestConfirmIsTooOldEnds: messages without a confirm are unknown, and stored
+// TestOverdueConfirmEndsSession: messages without a confirm are unknown, and stored
 // once.
-func TestASessionWhoseOldestConfirmIsTooOldEnds(t *testing.T) {
+func TestOverdueConfirmEndsSession(t *testing.T) {
 	t.Parallel() // it waits
 	for _, oldest := range []time.Duration{4 * time.Second, 20 * time.Second, 100 * time.Second} {
 		if sessionEndsWithItsOldestConfirm(t, oldest) {
@@ -128,8 +128,8 @@ func sessionEndsWithItsOldestConfirm(t *testing.T, oldest time.Duration) bool {
 	return true
 }
 
-// TestAStuckQueueIsNotIdle: RabbitMQ reports it as empty. It must not be deleted with its messages.
-func TestAStuckQueueIsNotIdle(t *testing.T) {
+// TestStuckQueueIsNotIdle: RabbitMQ reports it as empty. It must not be deleted with its messages.
+func TestStuckQueueIsNotIdle(t *testing.T) {
 	t.Parallel() // it waits
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})

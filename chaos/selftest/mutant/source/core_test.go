@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestTheCoreHasEnoughCandidates demands that every quota can be filled, and that the statements
+// TestCoreHasEnoughCandidates demands that every quota can be filled, and that the statements
 // with all their mutants compile.
-func TestTheCoreHasEnoughCandidates(t *testing.T) {
+func TestCoreHasEnoughCandidates(t *testing.T) {
 	for _, sql := range []bool{false, true} {
 		c, err := Load(root(t), sql)
 		if err != nil {
@@ -48,7 +48,7 @@ func TestTheCoreHasEnoughCandidates(t *testing.T) {
 // Some statements repeat a restriction of their join for a table, so that the planner has one plan.
 // Without the repetition the answers are the same, so leaving it out is no mutant. A condition by
 // which alone a statement finds its rows is one.
-func TestWhatOnlyGuidesThePlannerIsNoMutant(t *testing.T) {
+func TestPlannerHintsHaveNoMutants(t *testing.T) {
 	c, err := Load(root(t), true)
 	if err != nil {
 		t.Fatal(err)

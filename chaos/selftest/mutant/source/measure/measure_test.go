@@ -22,7 +22,7 @@ func measured(t *testing.T, args ...string) (code int, out, errs string) {
 	return code, stdout.String(), stderr.String()
 }
 
-func TestFlagsThatContradictEachOtherAreRefused(t *testing.T) {
+func TestContradictoryFlagsAreRefused(t *testing.T) {
 	for flags, want := range map[string]string{
 		"--sample 61":            "--sample 61: allowed are 300, and 60",
 		"--varied-seeds -1":      "--varied-seeds -1: 0 or more",
@@ -43,7 +43,7 @@ func TestFlagsThatContradictEachOtherAreRefused(t *testing.T) {
 
 // A file that is none of results is refused before anything is measured, and not read with
 // --again.
-func TestAFileWithoutResultsIsRefused(t *testing.T) {
+func TestFileWithoutResultsIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out.json")
 	if err := os.WriteFile(file, []byte("{\n\tx"), 0o600); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestAFileWithoutResultsIsRefused(t *testing.T) {
 
 // A file that can't be written is refused before anything is measured, and a measurement that is
 // interrupted early says so.
-func TestAMeasurementThatCanKeepNothingDoesNotBegin(t *testing.T) {
+func TestMeasurementNeedsWritableFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("lists the candidates of the core")
 	}
@@ -111,7 +111,7 @@ func results(t *testing.T, text string) string {
 }
 
 // make shards does this with mutants that are built and run.
-func TestTheResultsOfAllSharesAreThoseOfOneRun(t *testing.T) {
+func TestSharesAddUpToWhole(t *testing.T) {
 	one, first, second := results(t, ""), results(t, "1/2"), results(t, "2/2")
 	merged, page := filepath.Join(t.TempDir(), "merged", "source.json"), filepath.Join(t.TempDir(), "score.md")
 	code, out, errs := measured(t, "--out", merged, "--table", page, "--before", one, second, first, second)
@@ -133,7 +133,7 @@ func TestTheResultsOfAllSharesAreThoseOfOneRun(t *testing.T) {
 	}
 }
 
-func TestWhatBrokeAProgramIsItsFirstLine(t *testing.T) {
+func TestFirstLineNamesCrash(t *testing.T) {
 	if got := firstLine("noise\npanic: runtime error: index out of range\n\ngoroutine 1"); got != "panic: runtime error: index out of range" {
 		t.Errorf("%q", got)
 	}
@@ -142,7 +142,7 @@ func TestWhatBrokeAProgramIsItsFirstLine(t *testing.T) {
 	}
 }
 
-func TestTheFailedCaseIsTheInnermostOne(t *testing.T) {
+func TestFirstFailureIsInnermostCase(t *testing.T) {
 	out := "=== RUN x\n--- FAIL: TestContract (3s)\n    --- FAIL: TestContract/claim/a_late_one (0.1s)\n"
 	if got := firstFailure(out); got != "TestContract/claim/a_late_one (0.1s)" {
 		t.Errorf("%q", got)
@@ -154,7 +154,7 @@ func TestTheFailedCaseIsTheInnermostOne(t *testing.T) {
 
 // The results of two measurements of one commit belong together, although the first one has written
 // the page.
-func TestThePageOfTheScoreIsNoChangeOfTheHarness(t *testing.T) {
+func TestRevisionIgnoresScorePage(t *testing.T) {
 	root := t.TempDir()
 	git := func(args ...string) {
 		t.Helper()

@@ -30,7 +30,7 @@ type sqlStage struct{ flags, env []string }
 //nolint:gochecknoglobals // a table
 var sqlStages = []sqlStage{
 	{flags: []string{"-test.run", "^TestContract$"}},
-	{flags: []string{"-test.run", "^(TestPairs|TestCallsJudgeByTheMomentAfterTheirWait)$"}, env: []string{"HANDOFF_CONFORMANCE_PAIRS=alone"}},
+	{flags: []string{"-test.run", "^(TestPairs|TestCallsUseTimeAfterLockWait)$"}, env: []string{"HANDOFF_CONFORMANCE_PAIRS=alone"}},
 	{flags: []string{"-test.run", "^TestSequences$"}, env: []string{"HANDOFF_CONFORMANCE_STEPS=3000"}},
 	{flags: []string{"-test.run", "^TestPairs$"}},
 	{flags: []string{"-test.short", "-test.skip", "^Test(" + strings.Join(aboutOtherThings, "|") + ")"}},
@@ -42,10 +42,10 @@ var sqlStages = []sqlStage{
 //
 //nolint:gochecknoglobals // a table
 var aboutOtherThings = []string{
-	"Contract$", "Pairs$", "CallsJudge", "Sequences$", "Migrations", "AMigration", "TransitionsOfTheDatabase", "ImpossibleStates", "AuditAndViews", "TheSchema", "TheDatabase",
-	"AFullDisk", "AServerWithout", "ConnectionCut", "ReplyLost", "Unavailable", "DeadlineUnderWay", "HeartbeatTakesOneRoundTrip",
-	"ThePagesSQL", "EachQuery", "NoQuery", "QueryOf", "TheDepth", "Costs", "EveryMethodHasACost", "Plans", "RequestsOfTheAPI", "OneRowByHand",
-	"PairsFind", "LinearizableFinds",
+	"Contract$", "Pairs$", "CallsUse", "Sequences$", "Migrations", "MigrationWaits", "MigrationTimeout", "PausedMigration", "DatabaseTransitions", "ImpossibleStates",
+	"AuditAndViews", "SchemaIsReady", "RetriableFunction", "EligibleWorkers", "RetriesCount", "FullDisk", "ExhaustedServer", "ConnectionCut", "ReplyLost",
+	"Unavailable", "DeadlineDuringCall", "HeartbeatTakesOneRoundTrip", "Documented", "ObservationsQuery", "QueueDepth", "Costs", "EveryMethodHasCost",
+	"Plans", "APIRequests", "UnreadableRow", "PairsDetect", "LinearizableDetects",
 }
 
 // notTaken occurs in the output of a test whose statement PostgreSQL could not prepare: class 42,

@@ -33,7 +33,7 @@ func unitMeasurement(t *testing.T, condition string) *measurement {
 	return m
 }
 
-func TestUnitTestsJudgeAMutantOfTheirPackage(t *testing.T) {
+func TestUnitTestsJudgeMutantOfPackage(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the tests of a package")
 	}
@@ -50,7 +50,7 @@ func TestUnitTestsJudgeAMutantOfTheirPackage(t *testing.T) {
 	}
 }
 
-func TestUnitTestsThatFailWithoutAMutantJudgeNothing(t *testing.T) {
+func TestFailingUnitTestsJudgeNothing(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the tests of a package")
 	}
