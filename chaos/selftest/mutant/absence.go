@@ -16,7 +16,7 @@ func init() {
 	)
 }
 
-// absenceBlindStore knows nothing of the workers that came and went between two looks at a row.
+// absenceBlindStore hides workers that came and went between two checks of a row.
 type absenceBlindStore struct {
 	store.Store
 	p Process

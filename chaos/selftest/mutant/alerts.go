@@ -190,7 +190,7 @@ func (h *handoffWaitRecorder) Observe(f telemetry.Figure, d time.Duration, l tel
 	h.Recorder.Observe(f, d, l)
 }
 
-// foreignFigureRecorder lets workers report a figure that only executors have.
+// foreignFigureRecorder reports, from workers, a figure that only executors have.
 type foreignFigureRecorder struct {
 	telemetry.Recorder
 	p Process
@@ -203,7 +203,7 @@ func (ffr *foreignFigureRecorder) Add(f telemetry.Figure, n int64, l telemetry.L
 	ffr.Recorder.Add(f, n, l)
 }
 
-// staleFigureRecorder goes on showing what its source has not said for long.
+// staleFigureRecorder keeps showing figures that their source stopped reporting long ago.
 type staleFigureRecorder struct {
 	telemetry.Recorder
 	p Process

@@ -103,12 +103,12 @@ func init() {
 // errTooLong is the error of a statement that exceeded the statement timeout.
 var errTooLong = fmt.Errorf("%w: canceling statement due to statement timeout (57014)", store.ErrUnavailable)
 
-// isUnhandled says whether the end of a row still has to be handled.
+// isUnhandled reports whether the end of a row must still be handled.
 func isUnhandled(row *execution.Execution) bool {
 	return row != nil && row.Status.Terminal() && row.OrchestratedAt.IsZero()
 }
 
-// endsChain says whether a row's end is the end of its chain.
+// endsChain reports whether a row's end is the end of its chain.
 func endsChain(tx Tx, row *execution.Execution, retry *store.Retry) bool {
 	return isUnhandled(row) && allowedRetry(tx, row, retry) == nil
 }
@@ -124,8 +124,8 @@ type slowParentStore struct {
 	away  bool
 }
 
-// slowFor is how long this takes too long, from the first attempt on; it is less than the bound for
-// an unhandled end.
+// slowFor is the time from the first attempt during which handling takes too long. It is less than the bound
+// for an unhandled end.
 const slowFor = 10 * time.Second
 
 // Orchestrate implements store.Store.
@@ -173,7 +173,7 @@ type slowForgettingStore struct {
 	requestStore
 	c Database
 	p Process
-	// forgot is when a batch was last forgotten.
+	// forgot is the time of the last batch that was forgotten.
 	forgot time.Duration
 }
 

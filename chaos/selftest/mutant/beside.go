@@ -30,7 +30,7 @@ type answerDroppingStore struct {
 	claims, results bool
 }
 
-// dropsAnswers says that a call has an answer that the worker must not learn.
+// dropsAnswers reports whether a call has an answer that must be hidden from the worker, and reports the act.
 func (a *answerDroppingStore) dropsAnswers(err error, answers int) bool {
 	if err == nil || answers == 0 || store.Retriable(err) {
 		return false

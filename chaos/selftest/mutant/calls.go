@@ -140,7 +140,7 @@ func (s *shortRunStore) Heartbeat(ctx context.Context, b store.Beat) (store.Beat
 	return s.Store.Heartbeat(ctx, b)
 }
 
-// slowFetchStore is a store of a worker that is slow to ask for the rows dispatched to it.
+// slowFetchStore is a store of a worker that fetches the rows dispatched to it slowly.
 type slowFetchStore struct {
 	store.Store
 	p Process
@@ -155,7 +155,7 @@ func (s *slowFetchStore) Dispatched(ctx context.Context, w store.WorkerKey, limi
 	return s.Store.Dispatched(ctx, w, limit)
 }
 
-// oneRowStore is a store of a worker that takes only one of the rows dispatched to it.
+// oneRowStore is a store of a worker that fetches only one of the rows dispatched to it.
 type oneRowStore struct {
 	store.Store
 	p Process

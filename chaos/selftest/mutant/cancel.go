@@ -17,8 +17,8 @@ func init() {
 	)
 }
 
-// instantCancelStore is a store in which a cancellation ends a running execution at once, although its
-// worker should be asked to end it.
+// instantCancelStore is a store in which a cancellation ends a running execution at once, instead of
+// requesting that its worker end it.
 type instantCancelStore struct {
 	store.Store
 	p      Process

@@ -119,7 +119,7 @@ func (u *unwatchedSession) markWanted() {
 	u.mu.Unlock()
 }
 
-// Closed implements broker.Session: the caller wants to use it.
+// Closed implements broker.Session. A caller that finds the session closed needs a new one.
 func (u *unwatchedSession) Closed() bool {
 	closed := u.Session.Closed()
 	if closed {

@@ -81,7 +81,7 @@ func init() {
 type deliveryChangeSession struct {
 	broker.Session
 	change func(*broker.Delivery)
-	// settle replaces the acknowledgement of a delivery; false leaves it to the broker's.
+	// settle replaces the acknowledgement of a delivery. It returns false to leave it to the broker's own.
 	settle func(c broker.Consumer, d broker.Delivery) bool
 }
 

@@ -55,8 +55,8 @@ func init() {
 	)
 }
 
-// inTwoSteps is the answer that makes an executor claim first and then dispatch all due rows. It is
-// for mutants that change one of these two steps.
+// inTwoSteps is the answer that makes an executor claim first and then dispatch all due rows. Mutants that
+// change one of these two steps use it.
 func inTwoSteps() (store.DueDispatched, error) { return store.DueDispatched{Others: true}, nil }
 
 // directDispatchStore is a store whose dispatch in one step does not check the worker, and lacks the conditions
@@ -66,8 +66,8 @@ type directDispatchStore struct {
 	p      Process
 	client Database
 
-	// full leaves out the worker's capacity, limited the concurrency limit, early when a row is
-	// due, and untold the first of the two transitions.
+	// full ignores the worker's capacity, limited the concurrency limit, and early the due time. untold omits
+	// the first of the two transitions.
 	full, limited, early, untold bool
 }
 

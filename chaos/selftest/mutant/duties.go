@@ -12,9 +12,9 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants workers that neglect duties which only they have: to begin the executions that
-// they have claimed, come into service, keep within their capacity, stop when they are told to, and
-// report which dispatches they left unclaimed.
+// This file plants workers that neglect duties which only they have. They begin the executions that they
+// claimed, become active, keep within their capacity, drain on request, and report which dispatches they left
+// unclaimed.
 
 func init() {
 	registerMutants(
@@ -154,11 +154,11 @@ func (cfs *claimForgettingStore) Claim(ctx context.Context, w store.WorkerKey, c
 	return results, err
 }
 
-// eagerActiveStore is a store of a worker that believes itself active once it has asked to be.
+// eagerActiveStore is a store of a worker that treats itself as active once it has requested the lifecycle.
 type eagerActiveStore struct {
 	store.Store
 	p Process
-	// said is the latest incarnation that has asked.
+	// said is the latest incarnation that has requested it.
 	said execution.Incarnation
 }
 
@@ -189,7 +189,7 @@ func (f fewerSlotsStore) Register(ctx context.Context, g store.Registration) (st
 	return f.Store.Register(ctx, g)
 }
 
-// drainHidingStore is a store of a worker that is not told of an operator's request to drain.
+// drainHidingStore is a store that hides an operator's drain request from the worker.
 type drainHidingStore struct {
 	store.Store
 	p Process
@@ -205,7 +205,7 @@ func (d drainHidingStore) Heartbeat(ctx context.Context, b store.Beat) (store.Be
 	return reply, err
 }
 
-// drainForgettingStore is a store that forgets an operator's request to a process when the process
+// drainForgettingStore is a store that forgets an operator's drain request when the worker's process
 // registers anew.
 type drainForgettingStore struct {
 	store.Store
@@ -232,7 +232,8 @@ func (d *drainForgettingStore) Heartbeat(ctx context.Context, b store.Beat) (sto
 	return reply, err
 }
 
-// fencedResultStore is a store that treats the results of a fenced worker as refused, so that no hint tells of them.
+// fencedResultStore is a store that treats the results of a fenced worker as refused, so that no hint reports
+// them.
 type fencedResultStore struct {
 	store.Store
 	p Process

@@ -9,8 +9,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants ends that are handled in the step that writes them although something has to
-// follow, and hints of this that are misread.
+// This file plants two kinds of defects: ends that the writing step also handles although more must follow,
+// and hints of such ends that are misread.
 
 func init() {
 	registerMutants(
@@ -85,9 +85,9 @@ type completionStore struct {
 	p      Process
 	client Database
 
-	// text says what the mutant does. The other functions say to which rows, and how it handles
-	// their ends. The rows are first rows of chains that the worker may complete; with again they
-	// have completed already, and the result is repeated.
+	// text describes the act. of selects the rows, and handle handles their ends. The rows are first rows of
+	// chains that the worker may complete. again selects rows that have completed already, and repeats the
+	// result.
 	text   string
 	again  bool
 	of     func(tx Tx, row *execution.Execution) bool
@@ -139,7 +139,7 @@ func (c *completionStore) completeRun(tx Tx, w store.WorkerKey, f *store.Finish)
 	return []store.Outcome{{Applied: !c.again, From: from, Row: *tx.Row(row.ID)}}
 }
 
-// handledAnswerStore is a worker's store whose answers say that every end is handled.
+// handledAnswerStore is a worker's store whose answers show every end as handled.
 type handledAnswerStore struct {
 	store.Store
 	p Process

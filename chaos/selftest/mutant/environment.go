@@ -145,21 +145,21 @@ func (u *unwatchedReapStore) Workers(ctx context.Context, into []store.WorkerRow
 	return workers, err
 }
 
-// clockMisreadStore is a database whose clock is misread, so that an executor does not notice that it was
+// clockMisreadStore is a database whose clock is misread, so that an executor does not detect that it was
 // set.
 type clockMisreadStore struct {
 	store.Store
 	p Process
 	// read turns the true time into the time that is read.
 	read func(time.Time) time.Time
-	// misses says in which reclaims a step of the clock is missed. text says what is wrong with
+	// misses selects the reclaims in which a step of the clock is missed. text describes what is wrong with
 	// them.
 	misses func(store.Reclaim) bool
 	text   string
 
 	mu    sync.Mutex
 	known bool
-	// first was read at the process's moment at. set says that the clock was set since.
+	// first was read at the process's moment at. set reports whether the clock was set since then.
 	first time.Time
 	at    time.Duration
 	set   bool
@@ -339,7 +339,7 @@ func (r *refusalIgnoringStore) Reclaim(ctx context.Context, rs []store.Reclaim) 
 }
 
 // sharedNameStore is a store in which a worker is only its name: a registration under the name gets the
-// living incarnation.
+// active incarnation.
 type sharedNameStore struct {
 	store.Store
 	p Process

@@ -71,7 +71,7 @@ func init() {
 type figureRecorder struct {
 	telemetry.Recorder
 	p Process
-	// text says what is wrong with a figure that set has changed or held back.
+	// text describes what is wrong with a figure that set has changed or suppressed.
 	text string
 	set  func(f telemetry.Figure, v int64) (int64, bool)
 

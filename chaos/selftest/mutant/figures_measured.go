@@ -128,8 +128,8 @@ func (s *slowPauseHost) Sleep(ctx context.Context, d time.Duration) error {
 type answerChangeStore struct {
 	store.Store
 	p Process
-	// would replaces the status of an observation, unless it is None. counts makes each reclaim by
-	// the dead letter handler count. fewer leaves one of the freed slots out of the answer.
+	// would replaces the status of an observation, unless it is None. counts makes each reclaim by the dead
+	// letter handler count. fewer omits one of the freed slots from the answer.
 	would         execution.Status
 	counts, fewer bool
 }

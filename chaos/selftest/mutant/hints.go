@@ -78,7 +78,7 @@ type hintSession struct {
 	change func(ms []broker.Message) []broker.Message
 }
 
-// Publish implements broker.Session. Hints that change leaves out seem to be confirmed.
+// Publish implements broker.Session. Hints that change drops seem to be confirmed.
 func (h *hintSession) Publish(ctx context.Context, ms []broker.Message) []broker.Outcome {
 	outcomes := make([]broker.Outcome, len(ms))
 	for i := range ms {

@@ -26,15 +26,15 @@ func init() {
 	)
 }
 
-// queueDeletingSession deletes the queues of workers that got no dispatch for the retention, as soon as they look
-// empty.
+// queueDeletingSession deletes the queues of workers without a dispatch during the retention, as soon as they
+// seem empty.
 type queueDeletingSession struct {
 	broker.Session
 	p Process
 	*dispatchTimes
 }
 
-// dispatchTimes is when each worker got its last dispatch. All sessions of a process share it.
+// dispatchTimes has the time of each worker's last dispatch. All sessions of a process share it.
 type dispatchTimes struct {
 	mu    sync.Mutex
 	given map[execution.WorkerID]time.Duration

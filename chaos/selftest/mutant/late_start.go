@@ -26,7 +26,7 @@ func init() {
 	)
 }
 
-// lateStartStore is a worker's store that gets another reason for runs that have not begun.
+// lateStartStore is a worker's store that records another reason for runs that have not begun.
 type lateStartStore struct {
 	store.Store
 	p Process

@@ -8,9 +8,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants statements that leave the tables in disagreement. An execution has a row of what
-// waits or is live and a row that is kept, its unhandled end stands in a list, and one row of the audit
-// tells of many transitions.
+// This file plants statements that leave the tables inconsistent. An execution has a live row and a permanent
+// row. A list holds its unhandled end, and one audit row records several transitions.
 
 func init() {
 	registerMutants(
@@ -111,9 +110,9 @@ type tableChangeStore struct {
 	Database
 
 	created func(tx Tx, ids []execution.ID)
-	// retaken gets a row that was taken back and waits, ended one that has ended.
+	// retaken is called with a row that was requeued, ended with one that has ended.
 	retaken, ended func(tx Tx, id execution.ID)
-	// retried gets a row that follows another one as its retry.
+	// retried is called with a row that is another row's retry.
 	retried func(tx Tx, id execution.ID)
 }
 
@@ -185,8 +184,7 @@ func (t *tableChangeStore) Orchestrate(ctx context.Context, os []store.Orchestra
 	})
 }
 
-// changeRetryWait makes a mutant's retries wait otherwise than they should. change says whether it makes a
-// difference to the row.
+// changeRetryWait makes a mutant's retries wait incorrectly. change reports whether it changes the row.
 func changeRetryWait(says string, change func(tx Tx, e *execution.Execution) bool) func(Process, Database) store.Store {
 	return changeTables(func(p Process) tableChangeStore {
 		return tableChangeStore{retried: func(tx Tx, id execution.ID) {
@@ -232,8 +230,8 @@ func (l *lastEndStore) Finish(ctx context.Context, w store.WorkerKey, fs []store
 	return append(outcomes, left), nil
 }
 
-// misattributeClaim makes a mutant that claims the last of several executions so that the audit tells of the
-// execution `told` instead, 0 for none. first is the first of them.
+// misattributeClaim makes a mutant that claims the last of several executions, and records another execution
+// in the audit. That is `told`, given the first of them; 0 for none.
 func misattributeClaim(says string, told func(first execution.ID) execution.ID) func(Process, Database) store.Store {
 	return func(p Process, c Database) store.Store { return &auditGroupStore{c, p, says, told} }
 }

@@ -35,8 +35,8 @@ func init() {
 	)
 }
 
-// endpointLine is what an executor logs when its probes find that a worker's health endpoint has
-// changed.
+// endpointLine is the message that an executor logs when its probes detect a change of a worker's health
+// endpoint.
 const endpointLine = "a worker's health endpoint changed"
 
 // repeatLogHandler writes each line about a health endpoint several times.
@@ -73,8 +73,8 @@ func (rlh *repeatLogHandler) WithGroup(name string) slog.Handler {
 	return &repeatLogHandler{rlh.Handler.WithGroup(name), rlh.p, rlh.times}
 }
 
-// talkativeStore is the store of an executor that warns of workers with stale heartbeats whenever it
-// looks at them.
+// talkativeStore is the store of an executor that warns of workers with stale heartbeats whenever it reads
+// the workers.
 type talkativeStore struct {
 	store.Store
 	p    Process

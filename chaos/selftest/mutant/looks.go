@@ -9,8 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors that look for work too often, too seldom, or repeatedly at the same
-// rows.
+// This file plants executors that search for work too often, too seldom, or repeatedly in the same rows.
 
 func init() {
 	registerMutants(
@@ -102,7 +101,7 @@ func init() {
 	)
 }
 
-// lookChangeStore is a store of an executor that looks for work in another way.
+// lookChangeStore is a store of an executor that searches for work differently.
 type lookChangeStore struct {
 	store.Store
 	p Process
@@ -112,7 +111,7 @@ type lookChangeStore struct {
 	unbounded bool
 	// unpurged never purges observations.
 	unpurged bool
-	// forgetful looks again at rows that a pass has left.
+	// forgetful searches rows again that a pass has left.
 	forgetful bool
 	// repeating reports each worker in each round.
 	repeating bool
@@ -183,12 +182,12 @@ func (l *lookChangeStore) ObserveWorkers(ctx context.Context, ws []store.ProbedW
 	return changed, err
 }
 
-// firstBatchStore is a store whose scheduler hands on one batch of the rows that no worker can take, and
+// firstBatchStore is a store whose scheduler returns one batch of the rows that no worker can take, and
 // leaves the others.
 type firstBatchStore struct {
 	store.Store
 	p Process
-	// until is when it looks again.
+	// until is the time of the next search.
 	until time.Duration
 }
 
@@ -232,7 +231,7 @@ type reclaimChangeStore struct {
 	p Process
 	// reason replaces the reconciler's.
 	reason bool
-	// anyway also repeats, at each look, the earlier reclaims.
+	// anyway also repeats the earlier reclaims in each search.
 	anyway bool
 	taken  []store.Reclaim
 }
@@ -263,7 +262,7 @@ func (r *reclaimChangeStore) PurgeDeadLetters(ctx context.Context, age time.Dura
 	return r.Store.PurgeDeadLetters(ctx, age, limit)
 }
 
-// canaryBroker is a broker that also tests the dead letter path by itself.
+// canaryBroker is a broker that also tests the dead letter path on its own.
 type canaryBroker struct {
 	broker.Broker
 	p     Process

@@ -11,7 +11,7 @@
 // One file is enough. It registers the [Mutant], with the invariant that must find it (Expected) and the
 // scenario in which it shows:
 //
-//	func init() { register(Mutant{Name: "no-republish", …}) }
+//	func init() { registerMutants(Mutant{Name: "no-republish", …}) }
 //
 // The wrapper embeds the interface that it changes, and replaces the methods that the defect
 // concerns. It calls [hook.Process.Acted] at each moment at which its answer or its effect differs from
@@ -60,7 +60,7 @@ var (
 // registerMutants adds mutants to All. The init function of the file that defines them calls it.
 func registerMutants(mutants ...Mutant) { registered = append(registered, mutants...) }
 
-// registerMade adds mutants that are made anew for each run.
+// registerMade adds mutants that are created anew for each run.
 func registerMade(mutants ...func() *Mutant) { made = append(made, mutants...) }
 
 // All makes every mutant, sorted by source (C before D, and each by its number) and then by name.

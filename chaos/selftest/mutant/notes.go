@@ -66,7 +66,7 @@ type messageChangeStore struct {
 	change func(f *store.Finish) string
 }
 
-// note is the line that says that a failure is not retried.
+// note matches the line which states that a failure is not retried.
 var note = regexp.MustCompile(`(?m)^Not retried, with \d+ of (\d+) retries left, because .*$`)
 
 // Finish implements store.Worker.

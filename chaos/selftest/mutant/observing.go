@@ -57,7 +57,7 @@ type observationStore struct {
 	// silent records none of the monitor's observations. forgetful forgets all before it records
 	// one.
 	silent, forgetful bool
-	// alive lets executors ask whether the process is up.
+	// alive makes executors check whether the process is up.
 	alive bool
 }
 

@@ -145,8 +145,8 @@ func (s strictLeaseStore) Claim(ctx context.Context, w store.WorkerKey, cs []sto
 	return results, err
 }
 
-// lateSettleSession is a session that settles each dispatch three quarters of an hour later than the worker
-// asks.
+// lateSettleSession is a session that settles each dispatch three quarters of an hour after the worker
+// requests it.
 type lateSettleSession struct {
 	broker.Session
 	p Process

@@ -110,7 +110,7 @@ type falseWorkerStore struct {
 	see func(ws []store.WorkerRow)
 }
 
-// showFalseWorkers is for mutants that see workers in a false state; text says how.
+// showFalseWorkers makes mutants that see workers in a false state, which text describes.
 func showFalseWorkers(text string, see func(ws []store.WorkerRow)) func(Process, store.Store) store.Store {
 	return func(p Process, c store.Store) store.Store {
 		if p.Worker {
@@ -211,7 +211,7 @@ func (u *unguardedDispatchStore) Dispatch(ctx context.Context, executor string, 
 	return results, nil
 }
 
-// blameStore is a store that is told of failures that were the actions' fault.
+// blameStore is a store to which failures are reported that were the actions' fault.
 type blameStore struct {
 	store.Store
 	p                   Process

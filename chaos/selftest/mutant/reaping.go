@@ -10,7 +10,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants reapers that act too soon, all at once, or never again.
+// This file plants reapers that act too soon, all at once, or only once.
 
 func init() {
 	registerMutants(
@@ -121,7 +121,7 @@ func (s *stuckBrakeStore) Reap(ctx context.Context, rs []store.Reap) ([]bool, er
 	return s.Store.Reap(ctx, rs)
 }
 
-// firstLookStore acts at the first look at the workers after a start, and after a look that failed.
+// firstLookStore acts on the first reading of the workers after a start, or after a failed reading.
 type firstLookStore struct {
 	store.Store
 	first func(ctx context.Context, workers []store.WorkerRow)

@@ -165,13 +165,13 @@ func (a *alteredReclaimStore) Reclaim(ctx context.Context, rs []store.Reclaim) (
 	return a.Store.Reclaim(ctx, rs)
 }
 
-// insistentStore is a store that asks again at once when the database can't be reached.
+// insistentStore is a store that retries at once when the database can't be reached.
 type insistentStore struct {
 	store.Store
 	p Process
 }
 
-// insists is how often it asks.
+// insists is the number of these retries.
 const insists = 300
 
 // Workers implements store.Store.

@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants loops that do not find the rows that they look for, or find too many.
+// This file plants loops that miss the rows that they search for, or find too many.
 
 func init() {
 	registerMutants(
@@ -204,7 +204,7 @@ func withoutJudge(s store.Store) store.Store {
 	return s
 }
 
-// hideFindings is a store in which nothing is ever found for some causes.
+// hideFindings makes a store that never finds anything for some causes.
 func hideFindings(causes ...store.ReclaimCause) func(Process, store.Store) store.Store {
 	return func(p Process, c store.Store) store.Store {
 		return &searchStore{Store: c, find: func(_ context.Context, f store.Finding, found []execution.Execution) []execution.Execution {

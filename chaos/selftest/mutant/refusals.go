@@ -24,15 +24,14 @@ func init() {
 	)
 }
 
-// faintHeartedStore is a store whose caller gives up at the first error that says that its statement is
-// wrong.
+// faintHeartedStore is a store whose caller gives up at the first error that marks its statement as wrong.
 type faintHeartedStore struct {
 	store.Store
 	p                Process
 	results, letters bool
 }
 
-// isPermanentRefusal says that the database refused a statement, and that this was not a passing fault.
+// isPermanentRefusal reports whether the database refused a statement permanently.
 func isPermanentRefusal(err error) bool { return err != nil && !store.Retriable(err) }
 
 // Finish implements store.Store.

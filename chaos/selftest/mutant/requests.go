@@ -122,9 +122,9 @@ type requestStore struct {
 
 	cancel func(ctx context.Context, id execution.ID) (store.Cancellation, error)
 	beat   func(*store.BeatReply)
-	// lifecycle is told what the worker has written about itself.
+	// lifecycle is called with each lifecycle that the worker has written for itself.
 	lifecycle func(execution.Lifecycle)
-	// create replaces the creation of items; replaced says whether it did.
+	// create replaces the creation of items. replaced reports whether it did.
 	create func(ctx context.Context, item store.NewExecution) (created store.Created, replaced bool, err error)
 }
 

@@ -56,7 +56,7 @@ type pairedResultStore struct {
 	waiting host.Signal
 }
 
-// longAlone is how long a result waits for another; it is less than a statement may take.
+// longAlone is the longest wait of a result for another one. It is less than the statement timeout.
 const longAlone = time.Second
 
 // Finish implements store.Store.
@@ -87,7 +87,7 @@ type fencePassingStore struct {
 	p Process
 
 	mu sync.Mutex
-	// renewed is when the latest heartbeat or registration that was answered was sent.
+	// renewed is the sending time of the latest answered heartbeat or registration.
 	renewed time.Duration
 }
 

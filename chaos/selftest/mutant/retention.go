@@ -7,7 +7,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors that delete what must be kept, or keep what must leave.
+// This file plants executors that delete what must be kept, or keep what must be deleted.
 
 func init() {
 	registerMutants(
@@ -48,7 +48,7 @@ func init() {
 	)
 }
 
-// purgeStore is a store whose purges ask for something else.
+// purgeStore is a store whose purges request something else.
 type purgeStore struct {
 	store.Store
 	p Process
@@ -86,8 +86,8 @@ func (ps *purgeStore) Purge(ctx context.Context, p store.Purge) (store.Purged, e
 type chainDeleteStore struct {
 	Database
 	p Process
-	// picks says that a chain is one of those. parent is the first row of its parent's chain, nil if
-	// there is none.
+	// picks reports whether a chain belongs to the family. parent is the first row of its parent's chain, nil
+	// if there is none.
 	picks func(tx Tx, first, parent *execution.Execution) bool
 	says  string
 }

@@ -202,7 +202,7 @@ func (e *eagerPinStore) ClaimForScheduling(ctx context.Context, c store.Scheduli
 	return rows, err
 }
 
-// blockIgnoringSession is a session that does not notice that the broker holds publishers back.
+// blockIgnoringSession is a session that does not detect that the broker blocks publishers.
 type blockIgnoringSession struct {
 	broker.Session
 	p Process

@@ -14,8 +14,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants processes that fail in what they send: hints, and actions after they were told
-// that something is over.
+// This file plants processes that send wrongly: hints, and actions after they learned that something has
+// ended.
 
 func init() {
 	registerMutants(
@@ -111,7 +111,7 @@ type absorbedHost struct {
 	said int
 }
 
-// Sleep implements host.Host. The third time it does report it, so that no loop goes on for ever.
+// Sleep implements host.Host. It reports the end every third time, so that no loop runs for ever.
 func (a *absorbedHost) Sleep(ctx context.Context, d time.Duration) error {
 	err := a.Host.Sleep(ctx, d)
 	if err == nil {
@@ -128,7 +128,7 @@ func (a *absorbedHost) Sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// clingingSession is a session that is not closed when the broker has cancelled one of its consumers.
+// clingingSession is a session that stays open when the broker has cancelled one of its consumers.
 type clingingSession struct {
 	broker.Session
 	p Process

@@ -143,7 +143,7 @@ func (s *slotCountStore) ClaimForScheduling(ctx context.Context, claim store.Sch
 	})
 }
 
-// seenForgettingStore does not know how long a scheduler has looked in vain.
+// seenForgettingStore forgets how long a scheduler has searched in vain.
 type seenForgettingStore struct {
 	store.Store
 	p Process

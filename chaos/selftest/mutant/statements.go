@@ -154,7 +154,7 @@ func (s *statementStore) Claim(ctx context.Context, w store.WorkerKey, cs []stor
 		return s.Store.Claim(ctx, w, cs)
 	}
 	results := make([]store.ClaimResult, len(cs))
-	var left []int // those that the mutant leaves alone
+	var left []int // rows that the mutant does not handle
 	err := s.client.Step(ctx, func(tx Tx) {
 		left = nil
 		for i := range cs {

@@ -33,7 +33,7 @@ func init() {
 // errLocked is the error of a statement that has waited for a lock for too long.
 var errLocked = fmt.Errorf("%w: canceling statement due to lock timeout (55P03)", store.ErrUnavailable)
 
-// wholeBatchStore is a store whose statements are not repeated row by row when one of their rows is locked.
+// wholeBatchStore is a store that does not retry statements row by row when one of their rows is locked.
 type wholeBatchStore struct {
 	store.Store
 	p Process
@@ -93,7 +93,7 @@ func (wbs *wholeBatchStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]
 	return wbs.Store.Reclaim(ctx, rs)
 }
 
-// errorOnlyStore is a store whose callers get nothing beside an error: the answers about rows that are not
+// errorOnlyStore is a store whose callers get nothing but an error: the answers about rows that are not
 // locked are lost.
 type errorOnlyStore struct {
 	store.Store

@@ -11,8 +11,8 @@ import (
 	"handoff/core/host"
 )
 
-// This file plants mutants of processes beside a broker that works only in part: one of its queues
-// hangs, it ends the channel of a consumer, or its dead lettering stands still.
+// This file plants mutants of processes whose broker works only in part. One of its queues hangs, it closes a
+// consumer's channel, or its dead lettering hangs.
 
 func init() {
 	registerMutants(
@@ -54,7 +54,7 @@ func init() {
 type confirmWaitSession struct {
 	broker.Session
 	p Process
-	// hints says that the session waits only for hints; otherwise it waits only for dispatches.
+	// hints reports whether the session waits only for hints; otherwise it waits only for dispatches.
 	hints bool
 }
 

@@ -11,8 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants parts that go on after a failed call as if nothing had happened, one that fails
-// without a cause, and ones that do not release what they hold.
+// This file plants parts that continue after a failed call as if nothing had happened, one that fails without
+// a cause, and ones that do not release what they hold.
 
 func init() {
 	registerMutants(

@@ -98,8 +98,8 @@ func (s *successorHidingStore) disguiseSuccessor(err error) error {
 	return err
 }
 
-// noUnknownStore is an executor's store whose dispatches have no unknown outcome: they seem to have
-// failed for good.
+// noUnknownStore is an executor's store whose dispatches have no unknown outcome: they seem to have failed
+// permanently.
 type noUnknownStore struct {
 	store.Store
 	p Process

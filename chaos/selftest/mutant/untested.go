@@ -30,11 +30,11 @@ func init() {
 type oneTestSession struct {
 	broker.Session
 	p Process
-	// first is when the first test sent a message.
+	// first is the time at which the first test sent a message.
 	first *time.Duration
 }
 
-// hasTestedBefore says that the process has tested the path before.
+// hasTestedBefore reports whether the process has tested the path before.
 func (o *oneTestSession) hasTestedBefore() bool {
 	return *o.first != host.Forever && o.p.Host.Monotonic()-*o.first > time.Minute
 }

@@ -242,7 +242,7 @@ type lostHidingStore struct {
 	reaped map[execution.Incarnation]time.Duration
 }
 
-// unsure is how long it does not find them.
+// unsure is the time for which it does not find them.
 const unsure = 4 * time.Second
 
 // Reap implements store.Executor.
@@ -277,7 +277,7 @@ func (l *lostHidingStore) Find(ctx context.Context, f store.Finding) ([]executio
 	}), err
 }
 
-// patientSearchStore looks for rows that have waited for twice as long as they should.
+// patientSearchStore searches for rows that have waited twice as long as they should.
 type patientSearchStore struct {
 	store.Store
 	p     Process
@@ -301,7 +301,7 @@ func (pss patientSearchStore) Find(ctx context.Context, f store.Finding) ([]exec
 	return found, err
 }
 
-// dueForgettingStore does not remember that a row that it gave back is due again later.
+// dueForgettingStore forgets that a row that it requeued is due later.
 type dueForgettingStore struct {
 	store.Store
 	p Process

@@ -73,7 +73,7 @@ func init() {
 	)
 }
 
-// restlessStore claims executions again that it just gave back, in a loop that never sleeps.
+// restlessStore claims executions that it has just requeued, in a loop that never sleeps.
 type restlessStore struct {
 	store.Store
 	p      Process

@@ -93,7 +93,7 @@ func (c *constantLeaseStore) Heartbeat(ctx context.Context, b store.Beat) (store
 	return reply, err
 }
 
-// gaveUp says that the mutant acted if a statement had too little time.
+// gaveUp reports that the mutant acted if a statement had too little time.
 func (c *constantLeaseStore) gaveUp(ctx, short context.Context, text string) {
 	if short.Err() != nil && ctx.Err() == nil {
 		c.p.Acted(text)

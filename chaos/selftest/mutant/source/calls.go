@@ -36,8 +36,8 @@ func statementsOf(n ast.Node) []ast.Stmt {
 	return nil
 }
 
-// makesMovableCall says that a statement makes a call that the operator order may move: not one that only
-// reports, and not one of package sync, which has its own operator.
+// makesMovableCall reports whether a statement makes a call that the operator order may move. Calls that only
+// report, and calls of package sync, are excluded: sync has its own operator.
 func (s *site) makesMovableCall(st ast.Stmt) bool {
 	if s.isTextOnly(st) {
 		return false
@@ -127,8 +127,7 @@ func (s *site) returnNoError(n *ast.ReturnStmt) {
 	s.addCandidate(last.Pos(), []edit{s.replacementEdit(last, "nil")}, "%s returns no error", quoteSource(s.sourceText(n)))
 }
 
-// wakingNames are prefixes of names of functions that wake or tell another task or process, in
-// lower case.
+// wakingNames are prefixes, in lower case, of names of functions that wake or notify another task or process.
 var wakingNames = []string{"wake", "notify", "signal", "changed", "tell", "ask", "hint", "cancel", "stop", "close", "kick", "poke"}
 
 // wakingFunctions are the functions of a package that set a signal themselves.
@@ -156,7 +155,7 @@ func setsSignal(info *types.Info, call *ast.CallExpr) bool {
 	return ok && fun.Sel.Name == "Set" && isNamed(info.TypeOf(fun.X), "core/host", "Signal")
 }
 
-// dropWakes leaves out statements that wake a task, tell another process, or end a context.
+// dropWakes leaves out statements that wake a task, notify another process, or end a context.
 func dropWakes(s *site) {
 	s.visitNodes(func(n ast.Node, _ []ast.Node) {
 		st, ok := n.(*ast.ExprStmt)
@@ -175,7 +174,7 @@ func dropWakes(s *site) {
 	})
 }
 
-// dropLocks leaves out pairs of lock and unlock, and defers, and makes a defer run at once.
+// dropLocks leaves out pairs of lock and unlock, and defers. It also makes a defer run at once.
 func dropLocks(s *site) {
 	pairs := map[string][]edit{}
 	var names []string

@@ -7,17 +7,16 @@ import (
 	"slices"
 )
 
-// Draw draws the sample: for each operator as many candidates as its quota, in the order of
-// sha256(seed, ID), but no more than three of one function. Without that bound a long table, such as
-// the table of transitions, would fill the sample: it is one function with hundreds of candidates.
-// An operator with fewer candidates than its quota gives all of them. fifth asks for the first fifth
-// of each quota instead, which is a sample by the same rule. The result is in the order of the
-// operators, and within each in the order of the draw.
+// Draw draws the sample: for each operator as many candidates as its quota, in the order of sha256(seed, ID),
+// but no more than three of one function. Without that bound a long table, such as the table of transitions,
+// would fill the sample: it is one function with hundreds of candidates. An operator with fewer candidates
+// than its quota gives all of them. fifth selects the first fifth of each quota instead, which is a sample by
+// the same rule. The result is in the order of the operators, and within each in the order of the draw.
 //
 // refused are the IDs of candidates that are not mutants, because the server refuses their SQL.
 //
-// The sample of a score is drawn with Seed. Later changes of the core add and remove candidates,
-// and so change the sample. The candidates with unchanged IDs keep their order.
+// The sample of a score is drawn with Seed. Later changes of the core add and remove candidates, and so
+// change the sample. The candidates with unchanged IDs keep their order.
 func Draw(candidates []*Candidate, seed string, fifth bool, refused ...string) []*Candidate {
 	var drawn []*Candidate
 	for _, o := range Operators() {
@@ -42,7 +41,7 @@ func Draw(candidates []*Candidate, seed string, fifth bool, refused ...string) [
 	return drawn
 }
 
-// perFunction is how many candidates of one operator a function gives at most.
+// perFunction is the largest number of candidates of one operator in one function.
 const perFunction = 3
 
 func lotHash(seed string, c *Candidate) [sha256.Size]byte {

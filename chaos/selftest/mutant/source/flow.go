@@ -40,7 +40,7 @@ func labelOf(n *ast.BranchStmt) string {
 	return " " + n.Label.Name
 }
 
-// inLoop says whether a statement is in a loop of its own function.
+// inLoop reports whether a statement is in a loop of its own function.
 func inLoop(above []ast.Node) bool {
 	for i := len(above) - 1; i >= 0; i-- {
 		switch above[i].(type) {

@@ -39,12 +39,12 @@ func (s *site) changeCondition(e ast.Expr) {
 	s.addCandidate(e.Pos(), []edit{s.replacementEdit(e, "!("+text+")")}, "condition %s negated", quoteSource(text))
 }
 
-// dropSide leaves one side of && or || out.
+// dropSide removes one side of && or ||.
 func (s *site) dropSide(whole *ast.BinaryExpr, out, kept ast.Expr) {
 	s.addCandidate(out.Pos(), []edit{s.replacementEdit(whole, "("+s.sourceText(kept)+")")}, "%s left out of %s", quoteSource(s.sourceText(out)), quoteSource(s.sourceText(whole)))
 }
 
-// comparesError says that a condition only compares an error. The operator errors covers those.
+// comparesError reports whether a condition only compares an error. The operator errors covers those.
 func (s *site) comparesError(e ast.Expr) bool {
 	b, ok := ast.Unparen(e).(*ast.BinaryExpr)
 	if !ok || b.Op != token.EQL && b.Op != token.NEQ {

@@ -22,7 +22,7 @@ type Catalog struct {
 	Root string
 	// Candidates are in the order of packages, files, functions and operators.
 	Candidates []*Candidate
-	// Untyped is how many candidates of each operator were left out because they would not compile.
+	// Untyped is the number of each operator's candidates that were left out because they would not compile.
 	Untyped map[string]int
 	// LeftOut counts the functions and package variables without candidates, by reason.
 	LeftOut map[string]int

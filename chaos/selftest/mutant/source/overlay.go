@@ -129,8 +129,8 @@ func (fu *function) copyText(m *Candidate, number int) string {
 	return applyEdits(f.src, from, to, append(slices.Clone(m.edits), name))
 }
 
-// switchEdits returns the edits that begin a function with a switch: if one of its mutants was chosen, it
-// calls that copy instead. Unnamed parameters get names, so that they can be passed on.
+// switchEdits returns the edits that begin a function with a switch: if one of its mutants was selected, the
+// function calls that copy instead. Unnamed parameters get names, so that they can be passed on.
 func (fu *function) switchEdits(mutants []*Candidate, numbers map[*Candidate]int) []edit {
 	f, d := fu.file, fu.decl
 	var edits []edit
@@ -192,7 +192,7 @@ func (fu *function) switchEdits(mutants []*Candidate, numbers map[*Candidate]int
 	return append(edits, edit{at, at, b.String()})
 }
 
-// switchText is the text of the file that reads Variable. Each mutated package gets one.
+// switchText is the text of the file that reads Variable. Each mutated package has one.
 func switchText(name string) string {
 	return fmt.Sprintf(`package %s
 

@@ -54,7 +54,7 @@ func (s *site) changeToNeighbours(whole ast.Expr, name *ast.Ident) {
 		return
 	}
 	if _, plain := whole.(*ast.Ident); plain && c.Pkg() != s.fn.file.pkg.Types {
-		return // the name after the dot of a package; the whole selector is a node of its own
+		return // the name after a package's dot; the whole selector is a separate node
 	}
 	for _, step := range []int{1, -1} {
 		if to := at + step; to >= 0 && to < len(family) {

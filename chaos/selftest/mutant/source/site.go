@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// site is one function as an operator sees it, with the candidates that the operator found there.
+// site is one function as an operator sees it, with the candidates that the operator made there.
 type site struct {
 	fn       *function
 	operator string
@@ -75,7 +75,7 @@ func (s *site) visitNodes(visit func(n ast.Node, above []ast.Node)) {
 	})
 }
 
-// isTextCall says that an expression only makes a text for people: a log line, the text of an error.
+// isTextCall reports whether an expression only makes a text for people: a log line, or the text of an error.
 func (s *site) isTextCall(e ast.Expr) bool {
 	call, ok := e.(*ast.CallExpr)
 	if !ok {
@@ -98,7 +98,8 @@ func (s *site) isTextCall(e ast.Expr) bool {
 	return false
 }
 
-// isTextOnly says that a statement only makes texts for people (told), and so do all statements in it.
+// isTextOnly reports whether a statement, with all statements in it, only makes texts for people
+// (isTextCall).
 func (s *site) isTextOnly(st ast.Stmt) bool {
 	switch st := st.(type) {
 	case *ast.ExprStmt:
@@ -129,7 +130,7 @@ func (s *site) calleeOf(call *ast.CallExpr) (string, types.Object) {
 	return "", nil
 }
 
-// isBuiltinCall says that a call is one of the language's own functions, or a conversion.
+// isBuiltinCall reports whether a call is a conversion or calls one of the language's own functions.
 func (s *site) isBuiltinCall(call *ast.CallExpr) bool {
 	t := s.fn.file.pkg.TypesInfo.Types[call.Fun]
 	return t.IsBuiltin() || t.IsType()

@@ -77,12 +77,12 @@ func applyEdits(src []byte, from, to int, edits []edit) string {
 type Operator struct {
 	// Name is the operator's name in IDs and tables.
 	Name string
-	// About says in a line what it does.
+	// About describes the operator in one line.
 	About string
-	// Quota is how many of its candidates are in the sample of its set (Operators).
+	// Quota is the number of its candidates in the sample of its set (Operators).
 	Quota int
-	// SQL says that it works on the statements of the store's PostgreSQL adapter, and not on the
-	// core that the simulator runs.
+	// SQL reports whether it works on the statements of the store's PostgreSQL adapter, and not on the core
+	// that the simulator runs.
 	SQL bool
 
 	find func(*site)

@@ -124,8 +124,8 @@ func sqlComparisons(s *site) {
 	}
 }
 
-// sqlConditions leaves out one condition of a conjunction. The condition ends at the next word that
-// can't belong to it, or at the closing bracket around it.
+// sqlConditions removes one condition of a conjunction. The condition ends at the next word that can't belong
+// to it, or at the closing bracket around it.
 func sqlConditions(s *site) {
 	text := s.sqlText()
 	for _, m := range sqlConnect.FindAllStringIndex(text, -1) {

@@ -40,7 +40,7 @@ func changeClocks(s *site) {
 	})
 }
 
-// isAssigned says that an identifier is written to, and not read.
+// isAssigned reports whether an identifier is written, and not read.
 func isAssigned(n *ast.Ident, above []ast.Node) bool {
 	a, ok := parentOf(above).(*ast.AssignStmt)
 	if !ok {
@@ -183,13 +183,13 @@ func changeCounts(s *site) {
 	})
 }
 
-// isPlainNumber says that a type is a plain number, and not an enumeration.
+// isPlainNumber reports whether a type is a plain number, and not an enumeration.
 func (s *site) isPlainNumber(t types.Type) bool {
 	_, basic := types.Unalias(t).(*types.Basic)
 	return basic
 }
 
-// nameAfter says that an expression is the name after a dot, or the key of a key and value.
+// nameAfter reports whether an expression is the name after a dot, or the key of a key and value.
 func (s *site) nameAfter(e ast.Expr, above []ast.Node) bool {
 	switch p := parentOf(above).(type) {
 	case *ast.SelectorExpr:
@@ -221,8 +221,7 @@ func (s *site) changeBuiltinCall(n *ast.CallExpr) {
 	}
 }
 
-// inDuration says that a number belongs to a constant duration, which the operator durations
-// covers.
+// inDuration reports whether a number belongs to a constant duration, which the operator durations covers.
 func (s *site) inDuration(above []ast.Node) bool {
 	e, ok := parentOf(above).(ast.Expr)
 	return ok && isDuration(s.typeOf(e)) && s.constantValue(e) != nil
@@ -249,7 +248,7 @@ func changeDurations(s *site) {
 	})
 }
 
-// isZero says that an expression is the literal 0, which halving and doubling don't change.
+// isZero reports whether an expression is the literal 0, which halving and doubling don't change.
 func isZero(e ast.Expr) bool {
 	lit, ok := e.(*ast.BasicLit)
 	return ok && lit.Value == "0"

@@ -102,7 +102,7 @@ func runProgram(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	return exitCode(stderr, err)
 }
 
-// failure is an error with an exit code of its own.
+// failure is an error with its own exit code.
 type failure struct {
 	code int
 	text string
@@ -116,7 +116,7 @@ func usageError(format string, args ...any) error {
 	return &failure{verdict.ExitUsage, fmt.Sprintf(format, args...)}
 }
 
-// brokenError says that the measurement could not be made.
+// brokenError reports that the measurement could not be made.
 func brokenError(format string, args ...any) error {
 	return &failure{verdict.ExitBroken, fmt.Sprintf(format, args...)}
 }

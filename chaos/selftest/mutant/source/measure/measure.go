@@ -147,8 +147,8 @@ func (m *measurement) openResults() (*source.Catalog, error) {
 	return catalog, nil
 }
 
-// checkWritable says whether the file of results can be written, before the measurement takes half an
-// hour. It makes the folder of the file.
+// checkWritable checks that the file of results can be written, before the measurement takes half an hour. It
+// makes the folder of the file.
 func (m *measurement) checkWritable() error {
 	folder := filepath.Dir(m.file)
 	if err := os.MkdirAll(folder, 0o750); err != nil {
@@ -310,7 +310,7 @@ func (m *measurement) runMutants(ctx context.Context, order []*source.Candidate,
 	return nil
 }
 
-// needsRun says that a mutant, or its unit tests, must still run.
+// needsRun reports whether a mutant, or its unit tests, must still run.
 func (m *measurement) needsRun(c *source.Candidate) bool {
 	r := m.results.Results[c.ID]
 	return r == nil || m.unit && !r.Killed() && r.Unit == ""
@@ -380,7 +380,7 @@ func (m *measurement) judgeMutant(ctx context.Context, c *source.Candidate) (*sc
 		*r = score.Result{By: score.Hang, Reached: true}
 	case unread == nil:
 	case cmd.ProcessState == nil || cmd.ProcessState.ExitCode() < 0 || strings.HasPrefix(first, prefix):
-		// It did not end by itself, or could not be run: that says nothing about the mutant.
+		// The process was killed or could not be run, so the failure says nothing about the mutant.
 		return nil, brokenError("running %s: %v: %s", c.ID, err, first)
 	default:
 		*r = score.Result{By: score.Crash, Reached: true, Message: fmt.Sprintf("%v: %s", err, first)}

@@ -41,8 +41,7 @@ func TestContradictoryFlagsAreRefused(t *testing.T) {
 	}
 }
 
-// A file that is none of results is refused before anything is measured, and not read with
-// --again.
+// A file without results is refused before anything is measured. With --again it is not read.
 func TestFileWithoutResultsIsRefused(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "out.json")
 	if err := os.WriteFile(file, []byte("{\n\tx"), 0o600); err != nil {
@@ -53,7 +52,7 @@ func TestFileWithoutResultsIsRefused(t *testing.T) {
 	if _, err := m.openResults(); err == nil || !strings.HasPrefix(err.Error(), "--out "+want) || !strings.HasSuffix(err.Error(), "; --again forgets what is there, --out FILE writes to another file") {
 		t.Errorf("%v, want %s", err, want)
 	}
-	m.again = true // goes on to the source, of which the folder has none
+	m.again = true // continues to the source, which the folder does not have
 	if _, err := m.openResults(); err == nil || strings.Contains(err.Error(), file) {
 		t.Errorf("with --again: %v", err)
 	}

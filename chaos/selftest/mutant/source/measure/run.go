@@ -101,7 +101,7 @@ func (s *sourceRun) runLibrary() error {
 	return s.writeResult(own)
 }
 
-// notTrue says that the original core fails, so there is nothing to compare mutants with.
+// notTrue reports that the original core fails, so there is nothing to compare mutants with.
 func notTrue(r *score.Result) error {
 	return brokenError("the true core does not pass: %s in %s, seed %d: %s", r.By, r.Target, r.Seed, r.Message)
 }

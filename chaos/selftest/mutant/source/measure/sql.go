@@ -22,7 +22,7 @@ import (
 // contractTests is the package whose tests judge the mutants of SQL.
 const contractTests = "chaos/selftest/conformance/postgrestest"
 
-// sqlStage is a part of those tests. A mutant goes through the stages until one fails.
+// sqlStage is a part of those tests. A mutant passes through the stages until one fails.
 type sqlStage struct{ flags, env []string }
 
 // sqlStages has the tests first that kill the most for the least time.

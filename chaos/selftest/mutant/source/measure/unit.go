@@ -37,8 +37,8 @@ type unitBinaries struct {
 // no other test of its bounds.
 var oracleTests = [...]string{"chaos/oracle", "chaos/selftest/conformance/policytest"} //detlint:ok a constant table, never written
 
-// unitTests runs the tests of a mutant's package with the mutant, then those that ask the oracle, up to
-// the first failure, and notes the result.
+// unitTests runs the tests of a mutant's package with the mutant, then those of the oracle, up to the first
+// failure, and records the result.
 func (m *measurement) unitTests(ctx context.Context, c *source.Candidate, r *score.Result) error {
 	result := score.UnitSurvived
 	for _, dir := range append([]string{c.Package}, oracleTests[:]...) {

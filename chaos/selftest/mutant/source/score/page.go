@@ -79,8 +79,8 @@ func sortedKillers(counts map[string]int) []string {
 	return slices.SortedFunc(maps.Keys(counts), func(a, b string) int { return cmp.Or(cmp.Compare(rank(a), rank(b)), cmp.Compare(a, b)) })
 }
 
-// Page is the page of the score. before are the results of an earlier harness to show beside these, or nil.
-// It refuses proofs that can't be right: see check.
+// Page returns the page of the score. before are an earlier harness's results, shown for comparison, or nil.
+// It refuses proofs that can't be right: see checkProofs.
 func (r *Results) Page(equivalents []Equivalent, before *Results) (string, error) {
 	if err := r.checkProofs(equivalents); err != nil {
 		return "", err
@@ -123,7 +123,7 @@ type sampleTally struct {
 	all                 Tally
 	operators, packages map[string]*Tally
 	killers             map[string]int
-	// asked is how many survivors were run against unit tests.
+	// asked is the number of survivors that were run against unit tests.
 	asked int
 }
 
@@ -164,8 +164,8 @@ func (s sampleTally) unitTestScore() string {
 // statementsIn is the prefix of the IDs of mutants of SQL.
 const statementsIn = "core/store/postgres/"
 
-// checkProofs refuses proofs that can't be right: of a killed mutant, or of more than a tenth of the
-// measured ones. If the whole sample was measured, each proof must be of one of its mutants.
+// checkProofs refuses proofs that can't be right: of a killed mutant, or of more than a tenth of the measured
+// ones. If the whole sample was measured, each proof must be of one of its mutants.
 func (r *Results) checkProofs(equivalents []Equivalent) error {
 	var errs []error
 	of := map[*Results]int{}

@@ -49,9 +49,9 @@ type Result struct {
 	Target  string `json:"target,omitempty"`
 	Seed    uint64 `json:"seed,omitempty"`
 	Message string `json:"message,omitempty"`
-	// Reached says that the history of some run differs from the true core's.
+	// Reached reports whether the history of some run differs from the true core's.
 	Reached bool `json:"reached"`
-	// Runs is how many runs were made.
+	// Runs is the number of runs.
 	Runs int `json:"runs"`
 	// Unit is the result of the unit tests, its package's and the oracle's: UnitKilled, UnitSurvived, or empty if
 	// they were not run. The raw score does not count it.
@@ -66,7 +66,7 @@ const (
 	UnitSurvived = "survived"
 )
 
-// Killed says that something killed the mutant.
+// Killed reports whether something killed the mutant.
 func (r *Result) Killed() bool { return r.By != "" }
 
 // Killer is the row of the table by killer to which a result belongs.
@@ -86,12 +86,12 @@ type Quota struct {
 	Operator   string `json:"operator"`
 	Quota      int    `json:"quota"`
 	Candidates int    `json:"candidates"`
-	// Untyped is how many places were left out because the mutant would not compile.
+	// Untyped is the number of places that were left out because the mutant would not compile.
 	Untyped int `json:"untyped"`
 }
 
-// Size is how many runs judge a mutant: these seeds of every scenario and profile. With more runs
-// more mutants are killed, so measurements of different sizes can't be mixed.
+// Size is the number of runs that judge a mutant: these seeds of every scenario and profile. More runs kill
+// more mutants, so measurements of different sizes can't be mixed.
 type Size struct {
 	// Seeds counts plain seeds, Varied those of varied runs besides (package vary).
 	Seeds  int `json:"seeds"`
@@ -110,7 +110,7 @@ type Results struct {
 	Core   string `json:"core"`
 	Commit string `json:"commit"`
 	Size   Size   `json:"size,omitzero"`
-	// Asked is how many mutants the whole measurement has, also if these results are a share of it.
+	// Asked is the number of mutants in the whole measurement, even if these results are a share of it.
 	Asked int `json:"asked,omitempty"`
 	// Unjudged are the varied runs that the true core fails. They judge no mutant.
 	Unjudged []string `json:"unjudged,omitempty"`
@@ -211,7 +211,7 @@ func (r *Results) Merge(other *Results) error {
 	return nil
 }
 
-// isMoreConclusive says that a is more conclusive about a mutant than b.
+// isMoreConclusive reports whether a is more conclusive about a mutant than b.
 func isMoreConclusive(a, b *Result) bool {
 	if a.Killed() != b.Killed() {
 		return a.Killed()
@@ -258,7 +258,7 @@ type Lines struct {
 	// Fails are the seeds of varied runs that the true core fails: a mutant's failure there says
 	// nothing about the mutant.
 	Fails []uint64
-	// Passes says that a sweep of all seeds passes.
+	// Passes reports whether a sweep of all seeds passes.
 	Passes bool
 }
 

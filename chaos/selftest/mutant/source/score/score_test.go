@@ -176,7 +176,7 @@ func TestResultsResumeAfterInterruption(t *testing.T) {
 	}
 }
 
-// A file that somebody has named by mistake, or that was cut off, is told with its position.
+// The error names the position in a file that was named by mistake or was cut off.
 func TestFileWithoutResultsIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.json")
 	for text, want := range map[string]string{
