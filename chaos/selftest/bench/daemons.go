@@ -70,11 +70,11 @@ func (d *daemons) setWorkers(ctx context.Context, n int) error {
 	return nil
 }
 
-// clients is how many requests are under way at a time.
+// clients is the number of concurrent requests.
 const clients = 4
 
-// workload is what a measurement creates: so many executions, in requests of `batch`. Their parameters
-// are a few bytes where none are given.
+// workload describes the executions that a measurement creates: their number, in requests of `batch`.
+// Parameters are a few bytes if none are given.
 type workload struct {
 	jobs, batch int
 	parameters  any
@@ -130,8 +130,8 @@ func (d *daemons) newestID(ctx context.Context) (id int64, err error) {
 const deadlockDetected = "40P01"
 
 // truncateTables removes the rows of earlier measurements, so that they do not burden this one. The daemons
-// go on reading, and lock the tables in another order. So the truncation may meet a deadlock, and is
-// then made again.
+// keep reading and lock the tables in another order. So the truncation may meet a deadlock, and is then
+// repeated.
 func (d *daemons) truncateTables(ctx context.Context) error {
 	for {
 		_, err := d.db.Exec(ctx, "truncate execution_record, execution_work, execution_unhandled, transition_group")
@@ -146,7 +146,7 @@ func (d *daemons) truncateTables(ctx context.Context) error {
 	}
 }
 
-// batch is how many executions one request creates.
+// batch is the number of executions that one request creates.
 const batch = 200
 
 func (d *daemons) createExecutions(ctx context.Context, w workload, n int) error {
@@ -185,12 +185,12 @@ func (d *daemons) postJSON(ctx context.Context, path string, body any) error {
 	return nil
 }
 
-// look is the pause between two checks whether all is done.
+// look is the pause between two checks whether everything is done.
 const look = 50 * time.Millisecond
 
 // awaitOrchestrated waits until every execution after the one with id `last` is orchestrated. Each check
-// costs time that is measured. So it checks one open execution by its key, and looks for another one
-// only when that is orchestrated. What is open has a row of work or one in the list of the unhandled.
+// costs measured time. So it checks one open execution by its key, and searches for another one only when
+// that is orchestrated. An open execution has a row of work, or one in the list of unhandled ends.
 func (d *daemons) awaitOrchestrated(ctx context.Context, last int64) error {
 	open := int64(0)
 	for {
@@ -217,7 +217,7 @@ func (d *daemons) awaitOrchestrated(ctx context.Context, last int64) error {
 	}
 }
 
-// pauseCheck waits for the duration look, or returns the reason why ctx is over.
+// pauseCheck waits for the duration look, or returns the reason why ctx has ended.
 func pauseCheck(ctx context.Context) error {
 	timer := time.NewTimer(look)
 	defer timer.Stop()

@@ -17,12 +17,12 @@ import (
 	"handoff/chaos/live/cluster"
 )
 
-// listers is how many clients read lists at a time. Each asks for its next page or filter as soon
-// as it has an answer.
+// listers is the number of clients that read lists concurrently. Each requests its next page or filter as
+// soon as it has an answer.
 const listers = 32
 
-// listRounds is how often the latency is measured without and with the listers, in turn, so that
-// other work of the machine disturbs both alike.
+// listRounds is the number of measurements without and with the listers, in turn, so that other work of the
+// machine affects both alike.
 const listRounds = 3
 
 // manyRows are executions that ended long ago. They are hard for lists: hardly one is abandoned,

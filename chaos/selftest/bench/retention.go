@@ -27,7 +27,7 @@ import (
 	"handoff/core/worker/subprocess"
 )
 
-// retained is how long the executor keeps executions and their audit in measureRetention.
+// retained is the time for which the executor keeps executions and their audit in measureRetention.
 const retained = 24 * time.Hour
 
 // leastRetention is the smallest table for measureRetention: what leaves in the shortest window at
@@ -43,18 +43,17 @@ const (
 	dayLeaves     = "as many leave as come"
 )
 
-// mostOpen bounds the executions that are created and not yet claimed, so that both go on at the
+// mostOpen bounds the executions that are created and not yet claimed, so that creation and claims keep the
 // same rate during the whole window.
 const mostOpen = 10_000
 
-// measureRetention measures the steady state of a day of retention at the highest rate: each second
-// as many executions come of age, with their audit, as are created. The finished executions are
-// copies that ended evenly over the seconds of a day ago. In turn with that, the same table is
-// measured while it is too young. The executor's configuration is the same in both, and its
-// defaults otherwise.
+// measureRetention measures the steady state of a day of retention at the highest rate: each second as many
+// executions come of age, with their audit, as are created. The finished executions are copies that ended
+// evenly over the seconds of a day ago. In turn with that, the same table is measured before any execution
+// has come of age. The executor's configuration is the same in both, and its defaults otherwise.
 //
-// The only worker runs in this process, so that each of its claims is timed where it waits for
-// the answer. Its processor time counts with the clients.
+// The only worker runs in this process, so that each of its claims is timed where it waits for the answer.
+// Its processor time counts with the clients.
 func measureRetention(ctx context.Context, c *cluster.Cluster, o options, t *table) (err error) {
 	d, err := openDaemons(ctx, c, o)
 	if err != nil {
@@ -97,29 +96,29 @@ func measureRetention(ctx context.Context, c *cluster.Cluster, o options, t *tab
 	return nil
 }
 
-// purgeMeasurement is a measurement beside a retention.
+// purgeMeasurement is a measurement during a retention.
 type purgeMeasurement struct {
 	measurement
 	claims []time.Duration
-	// created, executions and transitions are how many came and left in the window; ofAge is how
-	// many executions came of age in it.
+	// created, executions and transitions are the numbers of rows created and removed in the window. ofAge is
+	// the number of executions that came of age in it.
 	window                                  time.Duration
 	created, ofAge, executions, transitions float64
-	// behind is how long the first execution that is still there has been of age at the end of the
-	// window, behindAudit the same of the audit.
+	// behind is the time for which the oldest remaining execution has been of age at the end of the window,
+	// behindAudit the same for the audit.
 	behind, behindAudit time.Duration
 }
 
-// agingTables makes tables of executions that come of age, and measures beside them.
+// agingTables makes tables of executions that come of age, and measures during their retention.
 type agingTables struct {
 	*daemons
 	worker *timedWorker
-	// rate is how many executions come of age in a second: as many as were created in a second
-	// when last nothing came of age.
+	// rate is the number of executions that come of age in a second. It equals the rate of creation in the
+	// last measurement in which nothing came of age.
 	rate float64
-	// filling is how long the last filling took.
+	// filling is the duration of the last filling.
 	filling time.Duration
-	// first is when the first execution of the table ended.
+	// first is the end of the first execution of the table.
 	first time.Time
 }
 
@@ -154,8 +153,8 @@ func (a *agingTables) fillTables(ctx context.Context, way string) error {
 		return err
 	}
 	var have, apart, from int64
-	// A group of the audit belongs to a block of 64 executions. Ids go on from those of before: the
-	// executor does not look for older ones.
+	// A group of the audit belongs to a block of 64 executions. Ids continue after the earlier ones, because
+	// the executor does not search older ids.
 	if err := a.db.QueryRow(ctx, `select count(*), (max(id) - min(id) + 64) / 64 * 64,
 		(nextval(pg_get_serial_sequence('execution_record', 'id')) - min(id) + 64) / 64 * 64 from sampled_record`).Scan(&have, &apart, &from); err != nil {
 		return err
@@ -258,8 +257,8 @@ func (a *agingTables) measureWindow(ctx context.Context, way string) (*purgeMeas
 	return p, err
 }
 
-// comeOfAge waits until the first execution has been of age for as long as it may take until the
-// executor looks.
+// comeOfAge waits until the first execution has been of age for the longest time that the executor takes to
+// notice.
 func (a *agingTables) comeOfAge(ctx context.Context) error {
 	for {
 		of := false

@@ -77,8 +77,8 @@ func (r *riverQueue) close() {
 	_ = r.db.Close(context.Background())
 }
 
-// clientSettings are those of a client. River's rate depends on how many jobs it fetches at a time, and
-// how often.
+// clientSettings are a client's settings. River's rate depends on the number of jobs in each fetch and the
+// pause between fetches.
 type clientSettings struct {
 	maxWorkers int
 	cooldown   time.Duration
@@ -88,7 +88,7 @@ type clientSettings struct {
 
 var best = clientSettings{maxWorkers: concurrency, cooldown: river.FetchCooldownMin}
 
-// riverWays are River with the fastest settings that we found, with both ways of creating jobs, and with
+// riverWays returns River with the fastest settings that we found, with both ways of creating jobs, and with
 // its defaults.
 func (r *riverQueue) riverWays(jobs int) []way {
 	inserts := best
@@ -195,8 +195,8 @@ func (r *riverQueue) measureThroughput(ctx context.Context, way string, s client
 	return m, r.stopClient(client)
 }
 
-// awaitCompleted waits until this many jobs are completed. The client counts the jobs that it worked on,
-// so the database is asked only when that count is reached.
+// awaitCompleted waits until this many jobs are completed. The client counts the jobs that it worked on, so
+// the database is queried only after that count is reached.
 func (r *riverQueue) awaitCompleted(ctx context.Context, jobs int) error {
 	for {
 		var open bool

@@ -11,7 +11,7 @@ import (
 	"handoff/chaos/live/cluster"
 )
 
-// tableState is what the tables hold while the daemons work through executions.
+// tableState is the content of the tables while the daemons work through executions.
 type tableState struct {
 	name string
 	// fill makes the state out of the one before it.
@@ -34,10 +34,9 @@ const manyParameters = 100_000
 // nothing else.
 const emptyTables = "empty tables"
 
-// measureScale measures the same work in tables of several sizes. In turn with each size it measures
-// empty tables, which belong to a second cluster: so a machine that gets slower during the run slows
-// both, and the ratios stay. The first size is empty, too: its ratio shows how far two equal clusters
-// are apart.
+// measureScale measures the same work in tables of several sizes. In turn with each size it measures empty
+// tables in a second cluster. If the machine slows down during the run, both slow down, and their ratios
+// hold. The first size is empty, too: its ratio shows how far two equal clusters differ.
 func measureScale(ctx context.Context, c, beside *cluster.Cluster, o options, t *table) error {
 	d, err := openDaemons(ctx, c, o)
 	if err != nil {
@@ -75,9 +74,9 @@ func measureScale(ctx context.Context, c, beside *cluster.Cluster, o options, t 
 	return nil
 }
 
-// measureState measures what one state costs beside empty tables: rates and processor time in some
-// rounds, which are numbered from after on, and how long an execution waits at a slow pace. A round
-// before them warms up.
+// measureState measures what one state costs compared with empty tables: rates and processor time in some
+// rounds, numbered from after on, and the waiting time of an execution at a slow pace. A round before them
+// warms up.
 func measureState(ctx context.Context, d, reference *daemons, after int, s *tableState, t *table) error {
 	w := workload{jobs: d.options.jobs, batch: batch, parameters: s.parameters}
 	if s.batch > 0 {
@@ -117,7 +116,7 @@ func measureState(ctx context.Context, d, reference *daemons, after int, s *tabl
 }
 
 // addFinished adds finished executions until there are at least n, as copies of those that the last
-// measurement left behind; with their audit, if that is asked for.
+// measurement left. If audit is set, it copies their audit, too.
 func (d *daemons) addFinished(ctx context.Context, n int, audit bool) error {
 	var have, first, last int64
 	if err := d.db.QueryRow(ctx, "select count(*), coalesce(min(id), 0), coalesce(max(id), 0) from execution_record").Scan(&have, &first, &last); err != nil {
@@ -145,11 +144,11 @@ func (d *daemons) addFinished(ctx context.Context, n int, audit bool) error {
 	return d.runScript(ctx, script)
 }
 
-// copiesFor is how often so many rows must be copied so that there are at least n.
+// copiesFor is the number of copies of each row with which there are at least n rows.
 func copiesFor(n, have int64) int64 { return (n+have-1)/have - 1 }
 
 // copyStatement is the statement that copies each row of a table several times. The key of each copy is
-// `apart` more than that of the one before. A number of the row's own is drawn anew.
+// `apart` more than that of the copy before. A column `id` that is not the key gets new values.
 func (d *daemons) copyStatement(table, key string, copies, apart int64) string {
 	return fmt.Sprintf(`do $do$ declare columns text; begin
     select string_agg(quote_ident(column_name), ', ') into columns from information_schema.columns
@@ -158,7 +157,7 @@ func (d *daemons) copyStatement(table, key string, copies, apart int64) string {
 end $do$`, table, key, copies, apart)
 }
 
-// leaveWaiting leaves only executions that are due in an hour, in the lane of those that are measured.
+// leaveWaiting leaves only executions that are due in an hour, in the lane of the measured ones.
 func (d *daemons) leaveWaiting(ctx context.Context, n int) error {
 	if err := d.truncateTables(ctx); err != nil {
 		return err

@@ -154,7 +154,7 @@ func shortDuration(d time.Duration) string {
 	return fmt.Sprintf("%.1f ms", float64(d.Microseconds())/1000)
 }
 
-// addPurge adds a measurement beside a retention.
+// addPurge adds a measurement during a retention.
 func (t *table) addPurge(round int, p *purgeMeasurement) {
 	t.addMeasurement(round, &p.measurement)
 	slices.Sort(p.claims)

@@ -1,6 +1,6 @@
 package conformance
 
-// Mend is a divergence that the suites found, with the name of the case that keeps it mended.
+// Mend is a divergence that the suites found, with the name of the case that prevents its return.
 type Mend struct {
 	Model, What, Case string
 }

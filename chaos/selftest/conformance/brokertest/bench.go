@@ -13,7 +13,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// patience is how long the suite waits for an event that must come.
+// patience is the longest wait of the suite for an event that must come.
 var patience = testenv.Patience()
 
 // tester is the part of *testing.T that a case uses.
@@ -39,7 +39,7 @@ type fixture struct {
 	// name and later belong to a case that fails only after all cases have been judged.
 	name  string
 	later *[]string
-	// back is when the broker was up again. killed says whether it had been killed.
+	// back is the time at which the broker was up again. killed reports whether it had been killed.
 	back   time.Duration
 	killed bool
 }

@@ -38,9 +38,9 @@ type Subject struct {
 	Prefix string
 	// Version is the release of RabbitMQ that the subject is, or behaves like; empty for 3.10.
 	Version string
-	// Quiet is how long the suite waits before it concludes that nothing will come.
+	// Quiet is the time after which the suite concludes that nothing will come.
 	Quiet time.Duration
-	// Pause is how long the broker takes at most for what it does without an answer.
+	// Pause is the longest time that the broker takes for work without a reply.
 	Pause time.Duration
 	// Late bounds the delay until the death of an expired message is visible.
 	Late time.Duration
@@ -50,14 +50,13 @@ type Subject struct {
 	Heartbeat time.Duration
 	// Slow permits cases that wait for minutes.
 	Slow bool
-	// Busy reports whether the subject's machine may do other work: then no case judges how late
-	// something is, and a case that fails is run again more slowly.
+	// Busy reports whether the subject's machine may do other work. Then no case judges lateness, and a
+	// failed case is repeated more slowly.
 	Busy bool
 	// Slowed, if not nil, makes the heartbeats of later sessions so many times longer.
 	Slowed func(pace int)
 
-	// Restart stops the broker in good order and starts it again. Kill ends it without warning and
-	// starts it again.
+	// Restart stops the broker cleanly and starts it again. Kill ends it without warning and starts it again.
 	Restart, Kill func()
 	// DeleteQueue deletes a queue without the knowledge of any session.
 	DeleteQueue func(queue string)
@@ -65,8 +64,8 @@ type Subject struct {
 	Malform func(exchange, key string)
 	// Alarm raises or clears the memory alarm.
 	Alarm func(on bool)
-	// Cut breaks a session's connection after a while: both ends learn it, and messages under way
-	// may be lost. Silence stops all its traffic, and neither end learns of it.
+	// Cut breaks a session's connection after a while: both ends notice, and messages in transit may be lost.
+	// Silence stops all its traffic without either end noticing.
 	Cut     func(s broker.Session, after time.Duration)
 	Silence func(s broker.Session)
 	// Suspend makes a queue hang until resume is called. ConsumerTimeout changes how long a
@@ -74,15 +73,15 @@ type Subject struct {
 	// noticed within a second; 0 restores the default.
 	Suspend         func(queue string) (resume func())
 	ConsumerTimeout func(d time.Duration)
-	// Total is how many messages a queue has: ready, unsettled, and held dead letters.
+	// Total is the number of a queue's messages: ready, unsettled, and held dead letters.
 	Total func(queue string) int
 }
 
 // Features are the differences between queues, by their type, the release of the broker, and
 // whether they keep returned messages.
 type Features struct {
-	// HoldsDeadLetters: a dead letter without a route stays and is tried again (rule 41); otherwise
-	// it is lost (rule 17).
+	// HoldsDeadLetters: a dead letter without a route stays and is retried (rule 41); otherwise it is lost
+	// (rule 17).
 	HoldsDeadLetters bool
 	// MarksRecovered: after a kill every message is redelivered, seen or not.
 	MarksRecovered bool
@@ -92,7 +91,7 @@ type Features struct {
 	// RequeuesLast: a message that a consumer requeues goes to the end of the queue; otherwise to
 	// the same place as after the end of a session.
 	RequeuesLast bool
-	// Limit is how often a message may be returned before it dies, 0 for no limit (rule 30).
+	// Limit is the number of returns after which a message dies, 0 for no limit (rule 30).
 	Limit int
 	// MarksDead: a dead letter is marked redelivered if it was rejected, or if the end of a session
 	// had returned it. MarksRequeued: so is one that a consumer had requeued (rule 29).
@@ -100,11 +99,11 @@ type Features struct {
 	// NewestFirst: x-death has the newest entry first; otherwise the older entries are reversed
 	// with each death (rule 18).
 	NewestFirst bool
-	// Overdue says what happens to a delivery that stays unacknowledged for too long (rule 31).
+	// Overdue is the fate of a delivery that stays unacknowledged for too long (rule 31).
 	Overdue Overdue
 }
 
-// Overdue says what happens to a delivery that stays unacknowledged for too long.
+// Overdue is the fate of a delivery that stays unacknowledged for too long.
 type Overdue uint8
 
 // The possible effects.
@@ -121,7 +120,7 @@ const (
 // limit is the default limit of a quorum queue, from RabbitMQ 4.0 on.
 const limit = 20
 
-// FeaturesOf returns the features of a queue on a release. keeps says that the queue keeps returned
+// FeaturesOf returns the features of a queue on a release. keeps reports whether the queue keeps returned
 // messages.
 func FeaturesOf(queueType, version string, keeps bool) Features {
 	major, minor := majorMinor(version)
@@ -162,7 +161,7 @@ type WithSubject func(t *testing.T, body func(s Subject))
 
 // Case is one named rule of the contract.
 type Case struct {
-	// Name says the rule, with its number where it has one.
+	// Name states the rule, with its number if it has one.
 	Name string
 	// Types are the queue types for which the case runs; nil for both.
 	Types []string
@@ -172,7 +171,7 @@ type Case struct {
 	body  func(b *fixture)
 }
 
-// requirement says whether a subject can do what a case needs.
+// requirement reports whether a subject supports what a case needs.
 type requirement func(s *Subject) bool
 
 func needsDelete(s *Subject) bool  { return s.DeleteQueue != nil }
@@ -259,7 +258,7 @@ func RunRestarts(t *testing.T, world WithSubject) (ran, skipped int) {
 	return ran, skipped
 }
 
-// restartCases is how many cases outlast a restart.
+// restartCases is the number of cases that outlast a restart.
 func restartCases() (n int) {
 	for _, c := range outlastingCases() {
 		n += len(c.queueTypes())
@@ -362,9 +361,9 @@ func collectFailures(judge func(t tester)) []string {
 	return r.failed
 }
 
-// runRestarts prepares every case that outlasts a restart, restarts once, and then judges them all. On
-// a busy machine it does so again more slowly if one fails. It returns how many there were, none if the
-// subject can't restart.
+// runRestarts prepares every case that outlasts a restart, restarts once, and then judges them all. On a busy
+// machine it repeats all of this more slowly if one fails. It returns the number of cases, 0 if the subject
+// can't restart.
 func runRestarts(t *testing.T, world WithSubject, kill bool) int {
 	var benches []*fixture
 	again := true

@@ -190,8 +190,8 @@ func requeueExpiryCases() []Case {
 	}
 }
 
-// pastExpiry gives a message back after its expiry while a second consumer waits for one. marked
-// says that the dead letter is marked redelivered.
+// pastExpiry requeues a message after its expiry while a second consumer waits for one. marked reports
+// whether the dead letter is marked redelivered.
 func pastExpiry(b *fixture, marked bool, giveBack func(s broker.Session, c broker.Consumer, d broker.Delivery)) {
 	owner, second := b.openSession(), b.openSession()
 	b.declareDeadLetterPath(owner, b.soon)

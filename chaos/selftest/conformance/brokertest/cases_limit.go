@@ -6,7 +6,7 @@ import (
 	"handoff/core/broker"
 )
 
-// limitCases are about rule 30: how often a message may be returned.
+// limitCases are about rule 30: the limit of returns of a message.
 func limitCases() []Case {
 	return []Case{
 		{Name: "rule 30 what is requeued too often is dead-lettered for that, from 4.0 on in quorum queues; before there is no limit", body: func(b *fixture) {

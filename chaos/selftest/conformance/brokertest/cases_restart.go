@@ -68,7 +68,7 @@ func messageRestartCases() []restartCase {
 			b.enqueueMessages(s, upTo(1, 6)...)
 			c.Ack(b.holdDeliveries(c, 3)[1])
 			b.holdDeliveries(c, 1)
-			b.Sleep(b.Quiet) // an acknowledgement that was not written may be forgotten
+			b.Sleep(b.Quiet) // an acknowledgement that was not written may be lost
 			return func() {
 				_, err := b.nextDelivery(c, patience)
 				b.expectError("the consumer", err, broker.ErrClosed)
@@ -160,8 +160,8 @@ func settingsRestartCases() []restartCase {
 			b.Sleep(b.soon + b.Late)
 			b.declareDeadLetterPath(s, b.soon)
 			return func() {
-				// It comes at once, unless its target queue comes up after the queue that it is in:
-				// then it has to wait for the next attempt.
+				// It comes at once, unless its target queue comes up after the queue that it is in. Then it
+				// waits for the next attempt.
 				d, err := b.nextDelivery(b.startConsumer(b.openSession(), "dead", 1), deadLetterRetry+patience)
 				b.must(err)
 				b.expect("its deaths", b.deathSummary(d), "q expired 1")
@@ -170,6 +170,5 @@ func settingsRestartCases() []restartCase {
 	}
 }
 
-// deadLetterRetry is the time after which a quorum queue again tries a dead letter that had no
-// route (rule 41).
+// deadLetterRetry is the time after which a quorum queue retries a dead letter that had no route (rule 41).
 const deadLetterRetry = 180 * time.Second

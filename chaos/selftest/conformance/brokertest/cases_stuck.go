@@ -105,8 +105,8 @@ func stuckState(b *fixture) {
 	b.expectMessages("q", 1, 2)
 }
 
-// declareStuck: without its own deadline a process would wait for a queue for as long as that
-// hangs, and nobody could tell why.
+// declareStuck: without its own deadline, a process would wait for a queue as long as that hangs, without any
+// sign of the reason.
 func declareStuck(b *fixture) {
 	s := b.openSession()
 	t := broker.Topology{Queues: []broker.Queue{b.queueNamed("before"), b.queueNamed("q"), b.queueNamed("after")}}
@@ -254,8 +254,7 @@ func overdueSettled(b *fixture) {
 	b.expect("what is left", messageNumbers(b.drainQueue("q")), []int{1, 2, 4})
 }
 
-// overdueAgain: RabbitMQ counts messages that a consumer gives back, not those that a queue takes
-// back.
+// overdueAgain: RabbitMQ counts messages that a consumer returns, not those that a queue reclaims.
 func overdueAgain(b *fixture) {
 	if b.Overdue != CancelsConsumer {
 		return

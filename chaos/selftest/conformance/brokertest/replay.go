@@ -158,7 +158,7 @@ func (r *replay) publishMessages(key string, n int) {
 	r.recordLine("published up to %d: %v", r.last, r.publisher.Publish(r.ctx, ms))
 }
 
-// crowdSize is how many consumers a queue of a crowd has at most.
+// crowdSize is the largest number of consumers of a crowd's queue.
 const crowdSize = 3
 
 func (r *replay) addSubscriber(queue string, prefetch int) {
@@ -250,7 +250,7 @@ func (r *replay) collectDeliveries(i int) {
 			break
 		}
 		if !slices.ContainsFunc(r.subs, func(s *subscriber) bool { return !s.over }) {
-			r.Sleep(tick) // nothing else lets time pass
+			r.Sleep(tick) // nothing else advances time
 		}
 	}
 	r.recordDeliveries(byQueue)
@@ -296,7 +296,7 @@ func (r *replay) deliveryText(d broker.Delivery) string {
 	return fmt.Sprintf("%d%s(%s)", messageNumber(d), mark, r.deathSummary(d))
 }
 
-// recordDeliveries shows the deliveries: in order if the queue has one consumer, otherwise in any order.
+// recordDeliveries records the deliveries: in order if the queue has one consumer, otherwise sorted.
 func (r *replay) recordDeliveries(byQueue map[string][]string) {
 	for _, queue := range []string{"first", "second"} {
 		if came := byQueue[queue]; len(came) > 0 {

@@ -85,7 +85,7 @@ func (sp subjectPair) compareAtPaces(t *testing.T, seq sequence) (v verdict, tri
 	return v, tries
 }
 
-// shrinkFor is how long a difference is shrunk.
+// shrinkFor bounds the time in which a difference is shrunk.
 const shrinkFor = time.Minute
 
 // shrinkDifference leaves out commands that the difference does not need, within the time.
@@ -130,8 +130,8 @@ func Sequences(t *testing.T, reference, subject WithSubject, steps, atOnce int) 
 		}
 	}
 	c := &comparison{subjectPair: a, t: t}
-	// A difference among many sequences is judged again among few: on a busy machine the broker may
-	// move a dead letter so late that another event comes first. In mortal sequences messages
+	// A difference found among many sequences is judged again with fewer at a time. On a busy machine the
+	// broker may move a dead letter so late that another event comes first. In mortal sequences messages
 	// expire by the clock, so these sequences must keep time from the start.
 	few := max(1, atOnce/16)
 	differing := c.compareAll(calm, atOnce, false)

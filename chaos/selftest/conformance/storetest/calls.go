@@ -15,7 +15,7 @@ func (c *cell) possibleCalls(r *rand.Rand) []call {
 	return slices.Concat(c.executorCalls(r), c.workerCalls(r), c.endingCalls(r), c.userCalls(r))
 }
 
-// drawCall draws one call with fixed arguments, so that the model can be asked the same.
+// drawCall draws one call with fixed arguments, so that the model can make the same call.
 func (c *cell) drawCall(r *rand.Rand, only []string) call {
 	all := c.possibleCalls(r)
 	for {
@@ -26,7 +26,8 @@ func (c *cell) drawCall(r *rand.Rand, only []string) call {
 	}
 }
 
-// maybeExpired is a duration that has already passed: the clock of a history stands still.
+// maybeExpired returns, in one case of three, a duration that has already passed: the clock of a history
+// stands still.
 func maybeExpired(r *rand.Rand, otherwise time.Duration) time.Duration {
 	if r.IntN(3) == 0 {
 		return -time.Second

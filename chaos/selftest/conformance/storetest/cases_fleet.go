@@ -217,7 +217,7 @@ func fleetCases() []Case {
 			fresh, err := b.Store.Workers(b.ctx, nil)
 			b.must(err)
 			used := append(slices.Clone(fresh), fresh...)
-			slices.Reverse(used) // each row lies where the other one goes, and there are too many
+			slices.Reverse(used) // each row is in the other one's place, and there are too many
 			again, err := b.Store.Workers(b.ctx, used)
 			b.must(err)
 			b.expect("the workers", fmt.Sprint(again), fmt.Sprint(fresh))

@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// messageCases are about protection against messages that nobody should have sent.
+// messageCases are about protection against messages that should never be sent.
 func messageCases() []Case {
 	return []Case{
 		{"dead letters of one call are kept all, in their order, with the length of the body that was cut", func(b *fixture) {

@@ -10,8 +10,8 @@ import (
 	"handoff/core/store"
 )
 
-// goneOwner is a case for each status: whether work is found does not depend on the work of other
-// incarnations, smaller or greater, or of none.
+// goneOwner is a case for each status: the search does not depend on the work of other incarnations, with
+// smaller or greater numbers, or of none.
 func goneOwner(status execution.Status) Case {
 	return Case{"work of a gone owner is found wherever it stands among owners: " + status.String(), func(b *fixture) {
 		leave := func(name string) execution.ID {
@@ -137,7 +137,7 @@ func recoveryCases() []Case {
 				runs = append(runs, b.runningExecution(w))
 			}
 			b.expectBehind(w, keys[0])
-			// Now a slot is free again, and only a heartbeat could say that the row waited.
+			// Now a slot is free again, and only a heartbeat could report that the row waited.
 			b.finishRun(w, store.Finish{Key: runs[0], To: execution.Completed})
 			r := unclaimedReclaim(keys[1], store.DeadLettered, 0)
 			r.Counts = true

@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// keptFor is how long the cases keep everything.
+// keptFor is the retention of everything in the cases.
 const keptFor = time.Hour
 
 // purgeStep makes one step that begins at the beginning.
@@ -19,7 +19,7 @@ func (fi *fixture) purgeStep(what store.Kept, limit int) store.Purged {
 	return done
 }
 
-// purgeAll is how many rows a step with room for all removes.
+// purgeAll returns the number of rows that one unbounded step removes.
 func (fi *fixture) purgeAll(what store.Kept) int {
 	fi.t.Helper()
 	return fi.purgeStep(what, enough).Removed

@@ -52,7 +52,7 @@ var opNames = [ops]string{
 	"Clock", "Actions", "SettleChildren", "DispatchDue",
 }
 
-// weights say how often each command comes. Rare states need the common commands to come first.
+// weights are the relative frequencies of the commands. Rare states need the common commands first.
 var weights = [ops]int{
 	opCreate: 5, opClaimForScheduling: 8, opDispatch: 13, opClaim: 14, opFinish: 8, opOrchestrate: 5, opAdvance: 5, opHeartbeat: 7,
 	opReclaim: 12, opPark: 5, opFind: 9, opRegister: 4, opLifecycle: 4, opMarkPublished: 3, opReap: 4, opRelease: 2, opExecutions: 1,

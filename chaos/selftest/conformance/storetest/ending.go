@@ -12,9 +12,9 @@ import (
 	"handoff/core/store"
 )
 
-// A case asserts only its own rule. Other things may be wrong all the same: a column that nobody
-// reads back, a page that has one row too many. So after each case every query of a store is made,
-// in every way, on the model and on the subject, and the answers must be the same.
+// A case asserts only its own rule. Other things may still be wrong: a column that nobody reads back, a page
+// with one row too many. So after each case every query of a store is made in every way, on the model and on
+// the subject, and the answers must be equal.
 
 // Compare runs every case on a fresh reference and a fresh subject, and compares their answers when
 // the case is over. Both begin at the same moment.
@@ -76,7 +76,7 @@ func stateAfterCase(t *testing.T, c Case, s Subject) []string {
 	return p.now
 }
 
-// recordLists asks for the pages of executions and actions, through each filter.
+// recordLists queries the pages of executions and actions, through each filter.
 func (p *player) recordLists() {
 	page := func(what string, q store.ExecutionQuery) {
 		rows, err := p.Store.List(p.ctx, q)
@@ -116,7 +116,7 @@ func (p *player) recordLists() {
 	}
 }
 
-// recordDeadLetters asks for dead letters, and counts them by each property.
+// recordDeadLetters queries dead letters, and counts them by each property.
 func (p *player) recordDeadLetters() {
 	all, err := p.Store.DeadLetters(p.ctx, store.DeadLetterQuery{Limit: many})
 	p.recordLine("dead letters: %s", errorKind(err))
@@ -152,7 +152,7 @@ func (p *player) recordDeadLetters() {
 	}
 }
 
-// recordObservations asks for observations, through each filter.
+// recordObservations queries observations, through each filter.
 func (p *player) recordObservations() {
 	page := func(q store.ObservationQuery) (ids []int64) {
 		found, err := p.Store.Observations(p.ctx, q)
@@ -176,7 +176,7 @@ func (p *player) recordObservations() {
 	}
 }
 
-// recordWorkers asks for workers, and for the rows dispatched to them.
+// recordWorkers queries workers, and the rows dispatched to them.
 func (p *player) recordWorkers() {
 	show := func(what string, q store.WorkerQuery) {
 		found, err := p.Store.FindWorkers(p.ctx, q)
@@ -199,7 +199,7 @@ func (p *player) recordWorkers() {
 	}
 }
 
-// recordFindings asks for rows that need attention: all of them, the first, and the rest when the first is
+// recordFindings queries rows that need attention: all of them, the first, and the rest when the first is
 // skipped.
 func (p *player) recordFindings() {
 	for cause := store.Unclaimed; cause <= store.Unsettled; cause++ {

@@ -18,20 +18,19 @@ import (
 	"handoff/core/store"
 )
 
-// State is a store that can be copied in its present state: the model by which concurrent histories
-// are judged. Its clock must show the subject's time and stand still, as the subject's must.
+// State is a store that can be copied in its present state: the model that judges concurrent histories. Its
+// clock must show the subject's time and stand still, as the subject's must.
 type State struct {
 	Store store.Store
 	Clone func() State
 }
 
-// Shape says how large concurrent histories are.
+// Shape is the size of concurrent histories.
 type Shape struct {
 	// Cells run at the same time on one store. Each has its own two executions and worker, so that
 	// each has a separate history: no call of one affects another.
 	Cells int
-	// Clients is how many clients call at the same time within a cell, and Calls how often each
-	// calls.
+	// Clients is the number of concurrent clients of a cell, and Calls the number of calls of each.
 	Clients, Calls int
 	// Only are the names of the calls to make, nil for all.
 	Only []string
@@ -97,8 +96,8 @@ type call struct {
 	// do makes the call for some of its rows, and shows the answer about each. An answer that
 	// nothing was done or promised is possible at any moment.
 	do func(s store.Store, from, to int) []string
-	// reply says that the call's effect counts as its first row and its reply as the second, each
-	// at its own moment.
+	// reply reports whether the call has two steps: its effect counts as the first row and its reply as the
+	// second, each at its own moment.
 	reply bool
 }
 
@@ -107,7 +106,7 @@ func singleStepCall(name string, do func(s store.Store) string) call {
 	return call{name: name, rows: 1, do: func(s store.Store, _, _ int) []string { return []string{do(s)} }}
 }
 
-// withReply is a call whose reply is only information, which may be old when it is read.
+// withReply is a call whose reply is only information, which may be outdated when it is read.
 func withReply(name string, do func(s store.Store) (done, seen string)) call {
 	return call{name: name, rows: 2, reply: true, do: func(s store.Store, from, to int) []string {
 		done, seen := do(s)
@@ -132,7 +131,7 @@ func perRow[R any](c *cell, name string, requests []R, do func(s store.Store, rs
 	}}
 }
 
-// row is the part of a call about one of its rows.
+// row is the part of a call that concerns one of its rows.
 type row struct {
 	call
 	n int
@@ -298,15 +297,15 @@ func (c *cell) porcupineModel(model State) porcupine.Model {
 	return open.ToModel()
 }
 
-// hasOpenOutcome says that an answer leaves it open whether this row's step was made: its outcome is unknown,
+// hasOpenOutcome reports whether an answer leaves open that this row's step was made: its outcome is unknown,
 // or an error ended the call after some of its rows.
 func (r row) hasOpenOutcome(answer string) bool {
 	return answer != nothing && (strings.HasPrefix(answer, errorKind(store.ErrUnknownOutcome)) ||
 		r.rows > 1 && !r.reply && !strings.HasPrefix(answer, errorKind(nil)))
 }
 
-// stateText shows all state on which later answers can depend. Every call registers as a process
-// of its own, so it does not matter which process registered last.
+// stateText shows all state on which later answers can depend. Every call registers as its own process, so it
+// does not matter which process registered last.
 func (c *cell) stateText(s store.Store) string {
 	rows, err := s.Executions(c.ctx, c.ids)
 	created, _ := s.List(c.ctx, store.ExecutionQuery{ActionRef: c.keyedAction(), Limit: 9})

@@ -24,7 +24,7 @@ type Change struct {
 	Reason                 execution.Reason
 }
 
-// observation is what was observed of one command.
+// observation holds the lines that were recorded during one command.
 type observation []string
 
 // player makes commands on a subject. It numbers rows, workers and incarnations in the order in
@@ -34,7 +34,7 @@ type player struct {
 	Subject
 	ctx   context.Context
 	begin time.Time
-	// passed is how far the clock has been moved.
+	// passed is the total time by which the clock has been moved.
 	passed time.Duration
 
 	ids     []execution.ID
@@ -45,7 +45,7 @@ type player struct {
 	// parents are the first rows of the chains for which a child was requested.
 	parents map[execution.ID]bool
 
-	// rows and workers have the state that the last survey found, shown what it showed.
+	// rows and workers have the state that the last survey found, shown its texts.
 	rows    []execution.Execution
 	workers []store.WorkerRow
 	shown   map[string]string
@@ -213,7 +213,7 @@ func (p *player) surveyStore() {
 	for i := range rows {
 		p.rows[p.places[rows[i].ID]] = rows[i]
 	}
-	// In the order of their numbers: it is open which row of one call gets the smaller id.
+	// In the order of their places: it is open which row of one call gets the smaller id.
 	for i := range p.rows {
 		p.recordIfChanged("row "+p.idText(p.ids[i]), p.rowText(&p.rows[i]))
 	}

@@ -13,9 +13,9 @@ import (
 	"handoff/core/store"
 )
 
-// Two concurrent calls return answers, and leave the database, as if one had been made after the
-// other. The caller, who has a real database, makes them meet at every lock. The model here gives
-// the results of the two orders.
+// Two concurrent calls return answers, and leave the database, as if one had been made after the other. The
+// caller, who has a real database, makes them meet at every lock. The model here gives the results of the two
+// orders.
 
 // readers are the methods of the store that write nothing, so no two calls conflict over them.
 var readers = []string{
@@ -51,8 +51,8 @@ type Write struct {
 	// of an unused idempotency key, "name new" for a worker's name, "turn" for its turn to dispatch
 	// to the stage's worker.
 	Meets []string
-	// Passes says that the call skips rows that another call has locked. skipped is its answer
-	// then, nil for passed.
+	// Passes reports whether the call skips rows that another call has locked. skipped is its answer in that
+	// case, nil for passed.
 	Passes  bool
 	skipped *Answer
 
@@ -67,9 +67,8 @@ func (w Write) Do(ctx context.Context, s store.Store) Answer { return w.do(ctx, 
 
 // Answer is the answer of a call.
 type Answer struct {
-	// made are the executions that the call created, registered is the incarnation. Both are shown
-	// in the order of the calls and not by their numbers, because the first caller gets the first
-	// number.
+	// made are the executions that the call created, registered is the incarnation. Both are shown in the
+	// order of the calls and not by their numbers, because the first call gets the first number.
 	made       []execution.ID
 	registered store.WorkerKey
 	// head is shown first, once for all parts of a call.
@@ -192,7 +191,7 @@ func (st *Stage) Shown(s store.Store, answers ...Answer) string {
 	return strings.Join(p.now, "\n")
 }
 
-// recordUnsurveyed shows what the survey of TestSequences leaves out.
+// recordUnsurveyed records what the survey of TestSequences leaves out.
 func (p *player) recordUnsurveyed() {
 	counted, err := p.Store.Survey(p.ctx)
 	counted.Held = 0 // only a real database has transactions that are open
@@ -240,7 +239,7 @@ func (p *player) probeHiddenState(st *Stage) {
 	p.recordLine("claimed: %s %v", errorKind(err), names)
 }
 
-// Effective says that the call changes something if it is made first.
+// Effective reports whether the call changes something if it is made first.
 func (st *Stage) Effective(model State, w Write) bool {
 	s := model.Clone()
 	w.Do(context.Background(), s.Store)
@@ -251,11 +250,11 @@ func (st *Stage) Effective(model State, w Write) bool {
 // reverse.
 type Orders []string
 
-// Matter says that it makes a difference which call comes first.
+// Matter reports whether the order of the calls makes a difference.
 func (o Orders) Matter() bool { return o[0] != o[1] }
 
-// Orders asks the model for the results of two calls in either order. A call that skips locked rows
-// may also have found nothing.
+// Orders gets the results of two calls in either order from the model. A call that skips locked rows may also
+// have found nothing.
 func (st *Stage) Orders(model State, a, b Write) Orders {
 	ctx := context.Background()
 	forth, back := model.Clone(), model.Clone()
@@ -281,9 +280,9 @@ func (st *Stage) Orders(model State, a, b Write) Orders {
 	return o
 }
 
-// Apart asks the model for the results if each row of the two calls takes effect at its own moment,
-// in any order of the rows; none if both calls are about one row. A call that skips locked rows may
-// skip any of its own.
+// Apart gets the results from the model if each row of the two calls takes effect at its own moment, in any
+// order of the rows. It returns none if both calls are about one row. A call that skips locked rows may skip
+// any of its own.
 func (st *Stage) Apart(model State, a, b Write) Orders {
 	var o Orders
 	calls := []Write{a, b}

@@ -14,9 +14,8 @@ var free = execution.Action{Ref: "python.free", Runtime: "python", Entrypoint: "
 // keyAge is the age of the key "old", and the age at which ForgetKeys forgets it.
 const keyAge = time.Second
 
-// Situations returns the states in which calls are made to meet. Each has two rows in one status:
-// one of an action with a single concurrency slot, created under the idempotency key "old", and one
-// without a limit.
+// Situations returns the states in which calls meet. Each has two rows in one status: one of an action with a
+// single concurrency slot, created under the idempotency key "old", and one without a limit.
 func Situations() []Situation {
 	at := func(s execution.Status, then func(b *fixture, st *Stage)) func(b *fixture, st *Stage) {
 		return func(b *fixture, st *Stage) {

@@ -17,7 +17,7 @@ func (st *Stage) Writes() []Write {
 	return slices.Concat(st.userWrites(), st.schedulingWrites(), st.recoveryWrites(), st.fleetWrites(), st.workerWrites(), st.purgeWrites(), st.manualEdits())
 }
 
-// Editor is a store beside which somebody edits rows by hand.
+// Editor is a store whose rows can also be edited manually.
 type Editor interface {
 	// EditByHand sets the max_retries of an execution, if it exists.
 	EditByHand(ctx context.Context, id execution.ID, maxRetries int) error
@@ -307,8 +307,8 @@ func (st *Stage) observationWrites() []Write {
 	if st.other.Incarnation == 0 {
 		return append(all, purge(0))
 	}
-	// A purge of two rows may pass over one of them, which no order of whole calls explains. So
-	// none is old enough.
+	// A purge of two rows may skip one of them, which no order of whole calls explains. So none is old
+	// enough.
 	return append(all, purge(time.Hour), oneLineWrite("ObserveWorkers", "both ready", func(ctx context.Context, s store.Store) (string, error) {
 		changed, err := s.ObserveWorkers(ctx, []store.ProbedWorker{{WorkerKey: st.worker, Ready: true}, {WorkerKey: st.other, Ready: true}})
 		return fmt.Sprint(changed), err
@@ -413,8 +413,8 @@ func (st *Stage) workerWrites() []Write {
 	)
 }
 
-// purgeWrites delete what leaves at once, of the chain and the worker of the stage. A purge of two chains
-// may pass over one of them, which no order of whole calls explains, so each looks at one.
+// purgeWrites delete rows immediately, of the chain and the worker of the stage. A purge of two chains may
+// skip one of them, which no order of whole calls explains, so each covers one.
 func (st *Stage) purgeWrites() []Write {
 	purge := func(what store.Kept, after int64) Write {
 		return Write{Method: "Purge", Name: "of " + what.String(), Passes: true, do: func(ctx context.Context, s store.Store) Answer {

@@ -36,7 +36,7 @@ func pickDocument(n int) []byte {
 // validDocument is a document that every database accepts.
 func validDocument(n int) []byte { return pickDocument(n % 5) }
 
-// pickLimits are those that a request sets. If wrong is set, some are negative.
+// pickLimits returns the limits of a request. If wrong is set, some are negative.
 func pickLimits(n int, wrong bool) execution.Limits {
 	all := []execution.Limits{
 		{},
@@ -199,8 +199,8 @@ type prerequisite struct {
 	by       op
 }
 
-// reachableCommand returns the command or, if there is no row in one of its statuses, the command that leads to
-// one: by chance alone few sequences would reach a running execution.
+// reachableCommand returns the command or, if no row has one of its statuses, the command that leads to one:
+// by chance alone few sequences would reach a running execution.
 func (p *player) reachableCommand(c command) command {
 	to := map[op]prerequisite{
 		opOrchestrate:        {[]execution.Status{execution.Completed, execution.Failed, execution.Timeout, execution.Abandoned, execution.Cancelled}, opFinish},
@@ -314,7 +314,7 @@ func (p *player) putActions(c command) {
 	p.recordLine("PutActions: %s", errorKind(p.Store.PutActions(p.ctx, actions)))
 }
 
-// changeMoments are those at which something changes by itself, on the clock of the sequence.
+// changeMoments are the moments at which something changes by itself, on the clock of the sequence.
 func (p *player) changeMoments() []time.Duration {
 	var all []time.Duration
 	add := func(t time.Time, after ...time.Duration) {

@@ -49,7 +49,7 @@ func (sp subjectPair) compareCommands(t *testing.T, commands []command) (differe
 	return firstDifference(commands, want, got), want
 }
 
-// shrinkFor is how long a difference is shrunk.
+// shrinkFor bounds the time in which a difference is shrunk.
 const shrinkFor = 30 * time.Second
 
 // shrinkDifference leaves out commands that the difference does not need, within the time.
@@ -153,7 +153,7 @@ func setRapidFlag(t *testing.T, name, value string) {
 	}
 }
 
-// hasEffect says whether a command changed what the survey reads.
+// hasEffect reports whether a command changed what the survey reads.
 func hasEffect(o observation) bool {
 	return slices.ContainsFunc(o, func(line string) bool { return strings.HasPrefix(line, "row ") || strings.HasPrefix(line, "worker ") })
 }

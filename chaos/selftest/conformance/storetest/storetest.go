@@ -22,8 +22,8 @@ type Subject struct {
 	// boundaries are exact. It may be set back.
 	Advance func(d time.Duration)
 
-	// Kept is how many dead letters and refused results were stored. Audit returns the changes of
-	// status after the first `after`. A nil function is one that this subject does not have.
+	// Kept returns the numbers of stored dead letters and refused results. Audit returns the changes of
+	// status after the first `after`. A function is nil if the subject lacks it.
 	Kept  func() (deadLetters, refusedResults int)
 	Audit func(after int) []Change
 	// LeaveSlot marks a row's end as handled without freeing its concurrency slot, and TakeSlot
