@@ -1,8 +1,8 @@
-// Package policytest watches an executor at its port to the database, in simulated runs of drawn
-// clusters, and compares its decisions with the oracle: which worker gets which execution and how
-// many, which executions are retried, and how long a retried or taken-back execution waits. The
-// watcher knows everything that the executor knew, so it judges each decision exactly. Invariants
-// only see the events, and must leave room for what an executor may have known.
+// Package policytest watches an executor at its port to the database, in simulated runs of drawn clusters,
+// and compares its decisions with the oracle: which worker gets which execution and how many, which
+// executions are retried, and how long a retried or requeued execution waits. The watcher knows everything
+// that the executor knew, so it judges each decision exactly. Invariants only see the events, and must leave
+// room for what an executor may have known.
 package policytest
 
 import (
@@ -35,21 +35,20 @@ type watcher struct {
 	placement  oracle.Placement
 	thresholds *oracle.Thresholds
 	backoffs   *oracle.Backoffs
-	// looks are the latest replies about the workers. Other loops than the scheduler ask for them,
-	// too.
+	// looks are the latest replies about the workers. Loops other than the scheduler query them, too.
 	looks [][]oracle.Worker
 	keys  [][]store.WorkerKey
 	// claimed are the rows of the scheduler's claim until it has decided on them.
 	claimed []execution.Execution
-	// full says that more rows may have been due.
+	// full reports whether more rows may have been due.
 	full bool
-	// offered says that the decisions are those of one offer.
+	// offered reports whether the decisions are those of one offer.
 	offered bool
 	// rows have the state that the executor read last.
 	rows map[execution.ID]execution.Execution
 }
 
-// findings are those of one run.
+// findings are the findings of one run.
 type findings struct {
 	list                                   []string
 	placed, choices, last, taken, demanded int
@@ -91,8 +90,8 @@ func (w *watcher) Workers(ctx context.Context, into []store.WorkerRow) ([]store.
 	return rows, err
 }
 
-// moveToEdges moves some of a worker's figures to the bounds of the policies, which a run meets by
-// chance at best. The executor decides on what it is told, so that is what its decisions are judged by.
+// moveToEdges moves some of a worker's figures to the bounds of the policies, which a run meets by chance at
+// best. The executor decides on the figures that it gets, so its decisions are judged by them.
 func (w *watcher) moveToEdges(r *store.WorkerRow) {
 	lots, x, h := w.shared.lots, &w.config.Executor, &w.config.Health
 	if lots == nil {
@@ -156,8 +155,7 @@ func (w *watcher) ClaimForScheduling(ctx context.Context, c store.SchedulingClai
 	return rows, err
 }
 
-// unlikeDemands says how two demands differ; empty if they do not. The numbers of pools do not
-// matter.
+// unlikeDemands describes how two demands differ; empty if they do not. The numbers of pools do not matter.
 func unlikeDemands(demands []store.Demand, pools []int, right []oracle.Demand, rightPools map[int]int) string {
 	if len(demands) != len(right) {
 		return fmt.Sprintf("the contract names %+v, the core %+v", right, demands)
@@ -223,7 +221,7 @@ func (w *watcher) DispatchDue(ctx context.Context, d store.DueDispatch) (store.D
 	return answer, nil
 }
 
-// beside adds rows to the loads: what the same pass places next, it places beside them.
+// beside adds rows to the loads, because they count for the later placements of the same pass.
 func (w *watcher) beside(rows []execution.Execution) {
 	for i := range rows {
 		for n := range w.looks {
@@ -234,8 +232,8 @@ func (w *watcher) beside(rows []execution.Execution) {
 	}
 }
 
-// full says that more rows may be due than a claim took: a demand, or a pool of demands, gave as
-// many as it was asked for.
+// full reports whether more rows may be due than a claim took: a demand, or a pool of demands, returned its
+// limit.
 func full(c *store.SchedulingClaim, rows []execution.Execution) bool {
 	pools, ofWorker := slices.Clone(c.Pools), make(map[execution.WorkerID]int)
 	some := false
@@ -310,10 +308,10 @@ func (w *watcher) decided(ds []store.Dispatch) {
 	w.claimed = nil
 }
 
-// differs says how the decisions on the claim differ from the oracle's for one reply about the
-// workers; empty if they do not. Rows with the fewest fitting workers are placed first, in the
-// order of the claim. load says that workers get blocks of rows, because more may wait than the pass
-// took. An offer of less than a batch only shows that if it is all the room that the workers have.
+// differs describes how the decisions on the claim differ from the oracle's for one reply about the workers;
+// empty if they do not. Rows with the fewest fitting workers are placed first, in the order of the claim.
+// load reports whether workers get blocks of rows, because more may wait than the pass took. An offer of less
+// than a batch only shows that if it fills all the room of the workers.
 func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []store.Dispatch, load bool) string {
 	request := func(row *execution.Execution) oracle.Request {
 		return oracle.Request{Runtime: row.Action.Runtime, Pinned: row.Pinned, Avoid: row.Avoid}
@@ -331,8 +329,8 @@ func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []st
 		return n
 	}
 	slices.SortStableFunc(rows, func(a, b execution.Execution) int { return fitting(&a) - fitting(&b) })
-	// Under load a worker gets a block of rows: more is how many may still follow the first row,
-	// given, to its worker, to.
+	// Under load a worker gets a block of rows. more is the number of rows that may still follow the first
+	// row, given, to its worker, to.
 	var given oracle.Request
 	to, more := -1, 0
 	for i := range rows {
@@ -378,7 +376,7 @@ func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []st
 	return ""
 }
 
-// room is how many more executions the workers may hold for a request.
+// room is the number of further executions that the workers may hold for a request.
 func (w *watcher) room(fleet []oracle.Worker, r oracle.Request) (room int) {
 	for i := range fleet {
 		if w.placement.Fits(&fleet[i], r) {
@@ -446,7 +444,8 @@ func (w *watcher) Orchestrate(ctx context.Context, os []store.Orchestration) ([]
 		}
 		w.shared.last++
 		may := w.config.Retry.Enabled && oracle.MayRetry(row.Status, row.FailureReason, row.RetryCount, row.Action.MaxRetries)
-		// Whether one of them is free any more is for the store to say: it knows the first row of the chain.
+		// Only the store knows whether one of them is still free, because it knows the first row of the
+		// chain.
 		free := 0
 		if oracle.FreeRetry(row.Status, row.FailureReason, !row.StartedAt.IsZero(), row.Action.MaxRetries, row.Action.MaxRetries, w.config.Retry.FreeShutdowns) {
 			free = w.config.Retry.FreeShutdowns

@@ -21,7 +21,7 @@ import (
 	"handoff/core/worker"
 )
 
-// core has the functions of the core that the questions ask. A wrong core has another one.
+// core holds the functions of the core that the questions call. A wrong core has another function.
 type core struct {
 	defaults   func(config.Profile) config.Config
 	validate   func(config.Config) []config.Problem
@@ -48,12 +48,12 @@ func start(flags []config.Flag) error {
 	return errors.Join(errs...)
 }
 
-// question asks a core something that depends on its inputs alone, with inputs drawn at the edges, and
-// describes the first answer that is not the contract's; empty if all are.
+// question calls a function of a core that depends on its inputs alone, with inputs drawn at the edges. It
+// describes the first answer that differs from the contract's; empty if none does.
 type question func(t *rapid.T, c *core) string
 
-// A run meets the exact value of a bound by chance at best, so the core is asked at its bounds. What
-// oracle/policy_test.go and the tests of core ask is not asked here again.
+// A run meets the exact value of a bound by chance at best, so the core is called at its bounds. Questions of
+// oracle/policy_test.go and of the tests of core are not repeated here.
 func TestCoreFollowsContract(t *testing.T) {
 	for name, ask := range map[string]question{
 		"defaults": askDefaults, "exit codes": askExitCodes, "topology": askTopology, "dead letters": askDeadLetters, "settings": askSettings, "start": askStart,
@@ -69,7 +69,7 @@ func TestCoreFollowsContract(t *testing.T) {
 	}
 }
 
-// Each setting is asked about at each of its bounds.
+// Each setting is tested at each of its bounds.
 func TestSettingsBeyondBoundsAreRefused(t *testing.T) {
 	c := theCore()
 	for _, p := range config.Profiles() {
@@ -156,7 +156,7 @@ func number(t *rapid.T, least, most int) int { return rapid.IntRange(least, most
 
 func pick[T any](t *rapid.T, of ...T) T { return rapid.SampledFrom(of).Draw(t, "pick") }
 
-// unequal says how an answer differs from the contract's.
+// unequal describes how an answer differs from the contract's.
 func unequal(about string, answer, right any) string {
 	if reflect.DeepEqual(answer, right) {
 		return ""
@@ -192,8 +192,8 @@ func differing(key string, right, is reflect.Value) (differ []setting) {
 	return differ
 }
 
-// askExitCodes asks about the reason of an exit code, of an action that declares none and of one that
-// declares some (docs/actions.md).
+// askExitCodes checks the reason of an exit code, for an action that declares none and for one that declares
+// some (docs/actions.md).
 func askExitCodes(t *rapid.T, c *core) string {
 	declared := rapid.SliceOfDistinct(rapid.IntRange(1, oracle.MostExitCode), rapid.ID[int]).Draw(t, "declared")
 	set := execution.NewExitCodes(append(declared, 0, -1, oracle.MostExitCode+1)...)
@@ -209,7 +209,7 @@ func askExitCodes(t *rapid.T, c *core) string {
 	return ""
 }
 
-// askTopology asks what an executor and a worker declare at the broker (docs/queues.md).
+// askTopology checks the declarations of an executor and a worker at the broker (docs/queues.md).
 func askTopology(t *rapid.T, c *core) string {
 	r := oracle.Defaults(pick(t, config.Hardened, config.Documented)).MessageQueue.RabbitMQ
 	r.QueueType, r.DeadLetter.Enabled = pick(t, "quorum", "classic"), number(t, 0, 3) > 0
@@ -255,9 +255,9 @@ func sorted(t broker.Topology) (parts []string) {
 	return parts
 }
 
-// askDeadLetters asks how foreign texts are stored (docs/contract.md, "Numbers that no key changes"):
-// within the bound, without a byte that a database refuses, and complete except for a character that
-// the bound cuts through.
+// askDeadLetters checks how foreign texts are stored (docs/contract.md, "Numbers that no key changes"):
+// within the bound, without a byte that a database refuses, and complete except for a character that the
+// bound cuts through.
 func askDeadLetters(t *rapid.T, c *core) string {
 	const longestBody, longestQueue, longestOutcome = 16 << 10, 255, 500
 	queue, outcome, body := foreign(t, longestQueue), foreign(t, longestOutcome), longestBody+number(t, -1, 1)
@@ -282,8 +282,8 @@ func foreign(t *rapid.T, bound int) string {
 	return text
 }
 
-// cut says whether kept is text, or its beginning of at most bound bytes, with other bytes in the
-// place of those that a database refuses.
+// cut reports whether kept is text, or its beginning of at most bound bytes, with other bytes in place of
+// those that a database refuses.
 func cut(text, kept string, bound int) bool {
 	least := min(len(text), bound)
 	if len(text) > bound && utf8.ValidString(text) {
@@ -345,8 +345,8 @@ func (c *core) checkSettings(x config.Config) string {
 
 func askStart(t *rapid.T, c *core) string { return c.checkStart(drawSettings(t, 1, time.Millisecond)) }
 
-// checkStart compares how a daemon answers settings on its command line: it starts if they are lawful,
-// and otherwise names one that is not. Errors that follow from a setting that can't be read come later.
+// checkStart compares a daemon's reactions to settings on its command line: it starts if they are lawful, and
+// otherwise names one that is not. Errors that follow from a setting that can't be read come later.
 func (c *core) checkStart(x config.Config) string {
 	flags := []config.Flag{
 		{Name: "--profile", Path: "profile", Value: string(x.Profile)},

@@ -33,8 +33,8 @@ func TestAuditNamesRequester(t *testing.T) {
 		}
 	}
 	replayed("night")
-	b.exec("update execution set due_at = due_at - interval '1 hour' where id = $1", int64(one)) // first again
-	replayed("")                                                                                 // a dead letter that nobody asked to replay
+	b.exec("update execution set due_at = due_at - interval '1 hour' where id = $1", int64(one)) // back to the first
+	replayed("")                                                                                 // a dead letter that no user replays
 	for id, actor := range map[execution.ID]string{one: "late", two: "", three: "ops"} {
 		_, err = b.Cancel(b.ctx, []execution.ID{id}, actor)
 		b.must(err)

@@ -23,7 +23,7 @@ func (fi *fixture) changes(q store.ChangeQuery) store.ChangePage {
 	return page
 }
 
-// told shows a page as "execution to status".
+// told shows a page, each change as "execution to status".
 func told(p store.ChangePage) (all []string) {
 	for i := range p.Changes {
 		all = append(all, fmt.Sprintf("%d %v", p.Changes[i].Execution, p.Changes[i].To))

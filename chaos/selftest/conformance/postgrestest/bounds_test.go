@@ -19,7 +19,7 @@ func (fi *fixture) waiting(action, worker int64, runtime string, ago time.Durati
 		action, worker, runtime, fi.now.Add(-ago))
 }
 
-// claimed is how many rows a store claims in all lanes.
+// claimed is the number of rows that a store claims in all lanes.
 func (fi *fixture) claimed(s *postgres.Store, others int) int {
 	fi.Helper()
 	rows, err := s.ClaimForScheduling(fi.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: others})
@@ -27,7 +27,7 @@ func (fi *fixture) claimed(s *postgres.Store, others int) int {
 	return len(rows)
 }
 
-// A lane that the store does not know is found at once, wherever it lies between those that it knows.
+// A lane that the store does not know is found at once, wherever it lies among the known ones.
 func TestUnknownLanesAreFoundAtOnce(t *testing.T) {
 	b := setup(t)
 	b.exec("insert into action (ref, runtime, entrypoint, max_retries, concurrency) select 'a' || n, 'r', '/bin/a', 1, 100 from generate_series(1, 5) n")

@@ -29,7 +29,7 @@ import (
 //
 //	go test ./chaos/selftest/conformance/postgrestest -run 'TestBudget$' -update-budget
 //
-// writes them anew, and the change is then part of the commit that caused it.
+// updates them, and the change is then part of the commit that caused it.
 
 var updateBudget = flag.Bool("update-budget", false, "write testdata/budget.txt")
 
@@ -380,7 +380,7 @@ func readBudget(file *os.File) (map[string]spent, error) {
 	return was, nil
 }
 
-// The test notices one statement too many, and a statement that writes more.
+// The test detects one statement too many, and a statement that writes more.
 func TestBudgetDetectsExcess(t *testing.T) {
 	was := map[string]spent{"Claim, 1": {1, 1, 100, 900}, "Finish, 1": {1, 1, 100, 900}}
 	if faults := over(was, map[string]spent{"Claim, 1": {1, 1, 102, 920}, "Finish, 1": {1, 1, 90, 800}}); len(faults) > 0 {

@@ -11,9 +11,9 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// The database refuses two claims together and takes them one by one, and the worker's lease ends
-// after the first. The worker must not learn that its lease was over and nothing else: then it would
-// take the row that it owns for another worker's. It learns that it has to ask again.
+// The database refuses two claims together and accepts them one by one, and the worker's lease ends after the
+// first. If the worker only learned of the ended lease, it would treat its own row as another worker's.
+// Instead it learns that it must retry.
 func TestLeaseEndBetweenClaimsLeavesDoubt(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")

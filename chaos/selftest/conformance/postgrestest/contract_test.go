@@ -64,8 +64,7 @@ func TestContractOnNewerSchema(t *testing.T) {
 	}
 }
 
-// A worker whose row a newer program wrote is in the list, marked as unreadable, gets no work, and
-// is not reaped.
+// A worker whose row a newer program wrote is listed, marked as unreadable, gets no work, and is not reaped.
 func TestUnreadableWorkerGetsNoWork(t *testing.T) {
 	b := setup(t)
 	unknown, strange := b.worker("w1"), b.worker("w2")

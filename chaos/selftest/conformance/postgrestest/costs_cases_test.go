@@ -14,7 +14,7 @@ import (
 // costCase is a call of one method in one shape.
 type costCase struct {
 	method, shape string
-	// lists says that the call takes a list or a limit, whose length is a dimension of its own.
+	// lists reports whether the call takes a list or a limit, whose length is a separate dimension.
 	lists bool
 	// prepare makes the rows for a call about b rows, and returns the call.
 	prepare func(c *costs, b int) func() error

@@ -2,8 +2,7 @@ package postgrestest_test
 
 import "slices"
 
-// grows says that a call, in one shape or in all ("Find"), grows with dimensions, and why that is
-// accepted.
+// grows is an accepted growth of a call, in one shape or in all ("Find"), with dimensions, and the reason.
 type grows struct {
 	call       string
 	growth     growth
@@ -54,8 +53,8 @@ var costGrowth = []grows{
 	{"ObserveReclaims", linear, "it counts what the workers hold of which it would take, which their limits bound", []string{"held slots", "scheduled", "running"}},
 }
 
-// costExceptions are calls that grow more than they may. Each is a defect to be mended. The test
-// fails when one no longer grows, so that it leaves this list together with its defect.
+// costExceptions are calls that grow more than they may. Each is a defect to be fixed. The test fails when
+// one no longer grows, so that its entry is removed together with the defect.
 var costExceptions []grows
 
 // expectation finds the entry of a list for a pair.

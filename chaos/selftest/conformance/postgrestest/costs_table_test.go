@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// table is what was measured, in Markdown, for whoever runs the test with -v.
+// table shows the measurements in Markdown, for a run of the test with -v.
 func (m *measurement) table(all []dimension) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `# What the store's statements cost

@@ -14,7 +14,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// growth says how the cost of a call grows with a dimension.
+// growth is the way in which the cost of a call grows with a dimension.
 type growth int
 
 const (
@@ -89,8 +89,8 @@ func full() bool { return os.Getenv("HANDOFF_COST") == "full" }
 // nightly reports whether the test uses its full sizes, or larger ones.
 func nightly() bool { return testenv.All() || full() }
 
-// n is the size of the dimension. In make test it is smaller than at night: a statement that looks
-// at each row of a dimension still looks at hundreds more at 2n, and constant allows 64.
+// n is the size of the dimension. In make test it is smaller than at night: a statement that reads each row
+// of a dimension still reads hundreds more at 2n, and constant allows 64.
 func (d *dimension) n() int {
 	switch {
 	case full():
@@ -105,10 +105,9 @@ func (d *dimension) n() int {
 	return min(d.small, max(d.small/smaller, 200))
 }
 
-// together are the dimensions that make test lets grow at the same time, because most of a
-// measurement is the calls and not the rows. Dimensions of one list have similar entries in
-// costGrowth: a call that may grow with one of them may grow with the list. Each of the others
-// grows alone.
+// together are the dimensions that make test grows at the same time, because most of a measurement is the
+// calls and not the rows. Dimensions of one list have similar entries in costGrowth: a call that may grow
+// with one of them may grow with the list. Each of the others grows alone.
 var together = [][]string{
 	{"finished", "old keys"},
 	{"backlog", "pinned", "limited", "limited, free", "unhandled", "keys"},
@@ -309,12 +308,12 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// costAttempts is how often a growth that seems wrong is measured.
+// costAttempts is the number of measurements of a growth that seems wrong.
 const costAttempts = 3
 
-// judged returns the wrong growths with a group. If a growth seems wrong, it is measured again, and
-// must be wrong each time. The pages of a call's rows, and its plan, depend on other work of the
-// server, so now and then a call reads half as many pages again.
+// judged returns the wrong growths with a group. If a growth seems wrong, it is measured again, and must be
+// wrong each time. The pages of a call's rows, and its plan, depend on other work of the server, so
+// occasionally a call reads half as many pages more.
 func (m *measurement) judged(g group) (errs []error) {
 	var wrong map[int]bool // the cases that were wrong in every attempt, nil before the first
 	for attempt := 1; ; attempt++ {

@@ -152,7 +152,7 @@ type fillOf struct {
 	handled     bool
 	// owner is the worker of all of them, 0 for the spread workers in turn.
 	owner int
-	// ago is how long they have been in their status.
+	// ago is the time for which they have been in their status.
 	ago time.Duration
 	// action is the ref of their action, "a" if empty.
 	action string

@@ -24,9 +24,9 @@ func (fi *fixture) demotable(o postgres.Options) (s *postgres.Store, promote fun
 	return s, func() { fi.exec(setting + "off") }
 }
 
-// While new connections are as read-only as those of the pool, the pool keeps its connections,
-// which can still read. As soon as new ones can write, the first write of each pool notices, throws
-// all old connections away and is made over a new one.
+// While new connections are as read-only as those of the pool, the pool keeps its connections, which can
+// still read. As soon as new ones can write, the first write of each pool detects this, closes all old
+// connections and is made over a new one.
 func TestPoolDropsConnectionsToDemotedServer(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -57,7 +57,7 @@ func TestPoolDropsConnectionsToDemotedServer(t *testing.T) {
 
 	promote()
 	deadline := time.Now().Add(testenv.Patience())
-	for create() != nil { // a pool asks once a second
+	for create() != nil { // a pool checks once a second
 		if time.Now().After(deadline) {
 			t.Fatal("long after the promotion the pool still leads to the old server")
 		}

@@ -218,8 +218,7 @@ func TestPark(t *testing.T) {
 	}
 }
 
-// A take-back raises the epoch, remembers the worker to avoid, and counts only if the worker
-// stayed.
+// A reclaim raises the epoch, records the worker to avoid, and counts only if the worker is still present.
 func TestReclaimUnclaimed(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -290,8 +289,8 @@ func TestReclaimPolicyFail(t *testing.T) {
 	}
 }
 
-// A mark waits for no lock: it leaves rows that another transaction holds, marks the others, and
-// returns the ones that it left.
+// A mark waits for no lock: it skips rows that another transaction holds, marks the others, and returns the
+// skipped ones.
 func TestMarkPublishedSkipsLockedRows(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -398,7 +397,7 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// The terminal handling of a row is committed once, however many ask for it, and a retry is unique.
+// The terminal handling of a row is committed once, however often it is requested, and a retry is unique.
 func TestOrchestrateOnce(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -436,7 +435,7 @@ func TestOrchestrateOnce(t *testing.T) {
 	if got := b.found(store.Unorchestrated, 0); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
-	// An existing retry is found and not created again.
+	// An existing retry is found and not created twice.
 	b.exec("update execution set orchestrated_at = null where id = $1", int64(key.ID))
 	third, err := b.Orchestrate(b.ctx, all[:1])
 	b.must(err)

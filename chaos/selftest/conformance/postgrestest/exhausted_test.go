@@ -15,8 +15,7 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// unavailable checks that nothing was applied, that trying again may help, and which code the
-// server sent.
+// unavailable checks that nothing was applied, that a retry may help, and which code the server sent.
 func (fi *fixture) unavailable(what string, err error, code string) {
 	fi.Helper()
 	var said *pgconn.PgError
@@ -27,8 +26,8 @@ func (fi *fixture) unavailable(what string, err error, code string) {
 	}
 }
 
-// A full disk (53100) refuses each kind of write as long as it lasts. Reads go on, and nothing is
-// half written, as in sim/simstore's SetFull.
+// A full disk (53100) refuses each kind of write as long as it lasts. Reads continue, and nothing is half
+// written, as in sim/simstore's SetFull.
 func TestFullDiskRefusesWritesTemporarily(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -63,9 +62,9 @@ begin raise exception 'could not extend file "base/1/1": No space left on device
 	}
 }
 
-// A server that has no connection to spare (53300) refuses a new pool, with or without a migration,
-// and further connections of an existing pool. Existing connections go on. This is as in
-// sim/simstore's SetNoConnections.
+// A server that has no connection to spare (53300) refuses a new pool, with or without a migration, and
+// further connections of an existing pool. Existing connections keep working. This is as in sim/simstore's
+// SetNoConnections.
 func TestExhaustedServerRefusesNewConnections(t *testing.T) {
 	b := setup(t)
 	role := b.conn.Config().Database + "_app"
@@ -73,7 +72,7 @@ func TestExhaustedServerRefusesNewConnections(t *testing.T) {
 	owner := pgx.Identifier{b.conn.Config().User}.Sanitize()
 	u, err := url.Parse(b.url)
 	b.must(err)
-	u.User = url.UserPassword(role, "secret") // a server given by its address may ask for one
+	u.User = url.UserPassword(role, "secret") // a server given by its address may require one
 	b.exec(fmt.Sprintf("create role %s login password 'secret' in role %s", name, owner))
 	t.Cleanup(func() {
 		conn, err := pgx.Connect(context.Background(), b.url)
@@ -121,8 +120,8 @@ func TestExhaustedServerRefusesNewConnections(t *testing.T) {
 	}
 }
 
-// A daemon that migrates at its start tries again while the database takes no writes, and does not
-// end. It would end only for an error that waiting does not mend.
+// A daemon that migrates at its start retries while the database accepts no writes, and does not exit. It
+// would exit only for an error that waiting does not cure.
 func TestMigrationWaitsForWritableDatabase(t *testing.T) {
 	b := setup(t)
 	database := pgx.Identifier{b.conn.Config().Database}.Sanitize()
@@ -132,7 +131,7 @@ func TestMigrationWaitsForWritableDatabase(t *testing.T) {
 	b.exec("set default_transaction_read_only = off")
 	b.exec(fmt.Sprintf("alter database %s reset default_transaction_read_only", database))
 
-	b.exec("delete from schema_version where version >= 18") // 18 creates what is there, and can't again
+	b.exec("delete from schema_version where version >= 18") // 18 creates what exists already, and can't run twice
 	b.exec(`create function full_disk() returns event_trigger language plpgsql as $$
 begin raise exception 'could not extend file "base/1/1": No space left on device' using errcode = '53100'; end $$`)
 	b.exec("create event trigger full_disk on ddl_command_start execute function full_disk()")

@@ -36,9 +36,8 @@ type proxy struct {
 	server bool
 }
 
-// cancelRequest is the beginning of the message by which the driver, after losing a connection,
-// asks over another one to cancel its statement. A network that lost the first also loses the
-// second.
+// cancelRequest is the beginning of the message by which the driver, after losing a connection, requests over
+// another one that its statement be cancelled. A network that lost the first also loses the second.
 var cancelRequest = []byte{0, 0, 0, 16, 4, 210, 22, 46}
 
 // through returns the address of a database behind a proxy.
@@ -192,7 +191,7 @@ func TestConnectionCutAtCommit(t *testing.T) {
 			if (applied == 1) != c.applied {
 				t.Errorf("applied: %d", applied)
 			}
-			// The pool goes on with another connection.
+			// The pool continues with another connection.
 			_, err = s.Workers(b.ctx, nil)
 			b.must(err)
 		})
@@ -243,7 +242,7 @@ func TestReplyLost(t *testing.T) {
 	if _, err := s.Finish(b.ctx, w, f); !errors.Is(err, store.ErrUnknownOutcome) || errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("the error: %v", err)
 	}
-	// A caller that asks again finds the current row, and recognises its own write.
+	// A caller that retries finds the current row, and recognises its own write.
 	for range 100 {
 		if b.row(key.ID).Status == execution.Completed {
 			break

@@ -13,7 +13,7 @@ const (
 	mostOfAFleet = 40
 )
 
-// A look at the workers costs what the living ones cost, however many are gone for good.
+// A read of the workers costs as much as the live ones, however many are permanently gone.
 func TestGoneWorkersAddNoCost(t *testing.T) {
 	t.Parallel() // it compares pages, not times
 	c := newCosts(t)

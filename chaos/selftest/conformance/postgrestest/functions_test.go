@@ -60,8 +60,8 @@ func TestRetriableFunctionMatchesRetryManager(t *testing.T) {
 	}
 }
 
-// eligible says whether the scheduler would give work to a worker that no other worker can replace:
-// it fits one of its runtimes, and its own figures do not make it unhealthy.
+// eligible reports whether the scheduler would give work to a worker that no other worker can replace: it
+// fits one of its runtimes, and its own figures do not make it unhealthy.
 func eligible(w *store.WorkerRow, c config.Config) bool {
 	fits := slices.ContainsFunc(w.Runtimes, w.Fits)
 	return fits && c.Health.Of(w.Evidence(c.Health.Window), 0) != execution.Unhealthy

@@ -9,16 +9,16 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// gate sees the statements of a store. It can hold one back. It also counts the deadlocks, which
-// the store hides by sending a statement again.
+// gate watches the statements of a store. It can hold one back. It also counts the deadlocks, which the store
+// hides by retrying a statement.
 type gate struct {
 	sessions
 
 	mu         sync.Mutex
 	statements int
 	deadlocks  []string
-	// at is the statement to hold back, counted from 1; 0 for none. reached is closed when its turn
-	// has come, and closing opened lets it pass.
+	// at is the statement to hold back, counted from 1; 0 for none. reached is closed when that statement
+	// comes, and closing opened lets it pass.
 	at              int
 	reached, opened chan struct{}
 }

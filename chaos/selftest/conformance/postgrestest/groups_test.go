@@ -13,7 +13,7 @@ import (
 	"handoff/migrations"
 )
 
-// rowEach is the last version in which each transition was a row of its own.
+// rowEach is the last version that stores each transition in a separate row.
 const rowEach = 14
 
 // livedTogether takes n executions through their lives in calls of n. Every third one fails and gets
@@ -130,8 +130,8 @@ func TestTransitionsOfStatementShareRow(t *testing.T) {
 	const n = 200
 	ids := b.livedTogether(w, n)
 	b.scan("select count(*) from transition_group", nil, &together)
-	// The ids lie in at most five blocks of 64. An execution makes five transitions, the last one of
-	// two kinds.
+	// The ids are in at most five blocks of 64. An execution makes five transitions, the last one of two
+	// kinds.
 	if alone != 5 || together-alone > 5*6 {
 		t.Errorf("one execution made %d groups and %d made %d", alone, n, together-alone)
 	}

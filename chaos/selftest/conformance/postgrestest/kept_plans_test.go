@@ -180,9 +180,8 @@ const (
 	// Its own pages, those of its indexes and of its audit.
 	pagesOfARow  = 70
 	pagesOfACall = 200
-	// DispatchDue walks a lane three times. It passes over the index entries of rows that have left
-	// the lane, and looks at each of these rows, as long as any transaction in the database might
-	// still see it in the lane.
+	// DispatchDue walks a lane three times. It skips the index entries of rows that have left the lane, but
+	// reads each of these rows as long as any transaction in the database might still see it in the lane.
 	pagesOfTheGone = 3
 )
 
@@ -207,7 +206,7 @@ func (k *keeper) dispatching(where string, sizes ...int) (wrong []string) {
 	return wrong
 }
 
-// tooMuch says what is wrong with the cost of a statement for n rows, if anything is.
+// tooMuch describes what is wrong with the cost of a statement for n rows, if anything is.
 func (k *keeper) tooMuch(where, name string, n int, c observed) []string {
 	k.Helper()
 	if os.Getenv("PLANS") != "" {
@@ -265,9 +264,9 @@ func (k *keeper) kept() {
 	}
 }
 
-// The statements of an execution's life keep their plans. A plan made on an empty table, or on one
-// that seems tiny by its statistics, still works on a large one: nothing grows with the table, and
-// only in proportion with the batch. The same holds for plans made anew after an analyze.
+// The statements of an execution's life keep their plans. A plan made on an empty table, or on one that seems
+// tiny by its statistics, still works on a large one: nothing grows with the table, and only in proportion
+// with the batch. The same holds for plans made after an analyze.
 func TestKeptPlans(t *testing.T) {
 	for _, begins := range []string{"on an empty table", "on a tiny table with statistics"} {
 		t.Run(begins, func(t *testing.T) {
@@ -306,7 +305,7 @@ func TestKeptPlans(t *testing.T) {
 // see core/store/postgres/plans.go.
 var restriction = regexp.MustCompile(`[erw]\.id = any\((\$\d+::bigint\[\]|array\(select \w+ from \w+\))\) and |and [erw]\.id = any\((\$\d+::bigint\[\]|array\(select \w+ from \w+\))\)|where e\.id = any\(array\(select ask_id from named\)\)`)
 
-// The test finds the same statements without the part that leaves the planner one choice.
+// The test detects the same statements without the part that leaves the planner one choice.
 func TestKeptPlansDetectsExpensivePlans(t *testing.T) {
 	for name, rewrite := range map[string]func(sql string) string{
 		"without keys known before the join": func(sql string) string {

@@ -8,10 +8,9 @@ import (
 	"handoff/core/store"
 )
 
-// Each action with a limit has a lane of its own, which a pass looks at even if all slots of the action
-// are taken. So a pass over nothing but such lanes may read this many pages and rows for each of them:
-// three or four pages to find the lane, and two or three for its first row or for the action and its
-// slots.
+// Each action with a limit has its own lane, which a pass reads even if all slots of the action are taken. So
+// a pass over nothing but such lanes may read this many pages and rows for each: three or four pages to find
+// the lane, and two or three for its first row or for the action and its slots.
 const (
 	fullActions      = 5_000
 	pagesOfADispatch = 6

@@ -24,7 +24,7 @@ func state(db *simstore.Database) storetest.State {
 	return storetest.State{Store: manualModel{db.Detached()}, Clone: func() storetest.State { return state(db.Clone()) }}
 }
 
-// manualModel is the model beside which somebody edits rows by hand.
+// manualModel is the model with manual edits of rows.
 type manualModel struct{ *simstore.Client }
 
 // EditByHand implements storetest.Editor.
@@ -61,7 +61,7 @@ func TestLinearizable(t *testing.T) {
 	b.agreed(conformance.Result{Calls: calls})
 }
 
-// unguarded claims in two statements: it reads the row, and writes it without checking again.
+// unguarded claims in two statements: it reads the row, and writes it without another check.
 type unguarded struct {
 	*postgres.Store
 	b    *fixture

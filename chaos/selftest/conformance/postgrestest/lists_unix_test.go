@@ -90,7 +90,7 @@ type plan struct {
 	Plans   []plan
 }
 
-// visited is how many rows the leaves below the node have read.
+// visited is the number of rows that the leaves below the node have read.
 func (p *plan) visited() (n float64) {
 	for i := range p.Plans {
 		n += p.Plans[i].visited()
@@ -101,8 +101,8 @@ func (p *plan) visited() (n float64) {
 	return n
 }
 
-// However many executions there are, no filter of the list reads more than a bounded number of
-// them, and a client that goes from page to page finds all that pass it.
+// However many executions there are, every filter of the list reads a bounded number of them, and a client
+// that follows the pages finds all that match.
 func TestListFiltersReadBoundedRows(t *testing.T) {
 	b := setup(t)
 	const most = 50000
@@ -167,11 +167,11 @@ func TestListFiltersReadBoundedRows(t *testing.T) {
 	}
 }
 
-// How long it takes to create an execution, claim it and dispatch it, alone and beside 32 clients
-// that list, in turns, so that other work of the machine disturbs both alike. The 99th percentile
-// beside them must be below twice that without them, at 2 million rows (HANDOFF_LIST_ROWS) on an
-// otherwise idle machine. On a busy machine a bound on times would fail at random, so the ratio is
-// only reported, and the test demands that both were served.
+// The time to create an execution, claim it and dispatch it, alone and with 32 clients that list, in turns,
+// so that other work of the machine affects both alike. With them the 99th percentile must be below twice
+// that without them, at 2 million rows (HANDOFF_LIST_ROWS) on an otherwise idle machine. On a busy machine a
+// bound on times would fail at random, so the ratio is only reported, and the test demands that both were
+// served.
 func TestSchedulingBesideLists(t *testing.T) {
 	testenv.Nightly(t, "it compares latencies; TestListFiltersReadBoundedRows counts what a list reads")
 	b := setup(t)
@@ -231,7 +231,7 @@ type answers struct {
 	counts map[string]int
 }
 
-// listing lets 32 clients list until the returned function is called.
+// listing makes 32 clients list until the returned function is called.
 func listing(t *testing.T, url string, a *answers) (stop func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 32}}

@@ -105,8 +105,8 @@ func TestReadersContinueWhileMigrationWaits(t *testing.T) {
 	}
 }
 
-// A migration that never gets its lock ends with an error that names the holder and the remedy, and
-// leaves nothing behind.
+// A migration that never gets its lock ends with an error that names the holder and the remedy. It changes
+// nothing.
 func TestMigrationTimeoutNamesLockHolder(t *testing.T) {
 	m := migratingBehindAReport(t)
 	migrator := m.connect("migrator")
@@ -150,8 +150,8 @@ func TestPausedMigrationEndsWithContext(t *testing.T) {
 	}
 }
 
-// An index is built while others write to its table, and while another process waits to migrate. What a
-// process that ended in the middle has left is built anew.
+// An index is built while others write to its table, and while another process waits to migrate. An index
+// that an interrupted process left behind is rebuilt.
 func TestIndexIsBuiltDuringWork(t *testing.T) {
 	m := &migrating{T: t, url: servers.Database(t).URL}
 	first, second, looker := m.connect("first"), m.connect("second"), m.connect("looker")

@@ -24,7 +24,7 @@ import (
 // momentsEach is in how many situations each method is tested.
 const momentsEach = 3
 
-// offsets are how long after its moment a call writes a deadline, in this package.
+// offsets are the times after its own moment at which a call sets a deadline, in this package.
 var offsets = []time.Duration{
 	0, storetest.Lease, storetest.DispatchTimeout, storetest.RunTimeout, 15 * time.Second, time.Second, time.Minute, 5 * time.Second,
 }
@@ -66,8 +66,8 @@ func (s *stage) realTime() (moved, within string) {
 		  where m.at - o >= $1::timestamptz and m.at - o < $2::timestamptz order by 1`
 }
 
-// moments lets each writing method wait for a lock on all tables, and searches its writes for
-// moments before the end of the wait.
+// moments makes each writing method wait for a lock on all tables, and searches its writes for moments before
+// the end of the wait.
 func (s *stage) moments(m *meetings, attempts []*attempt) {
 	s.Helper()
 	moved, within := s.realTime()
@@ -90,9 +90,9 @@ func (s *stage) moments(m *meetings, attempts []*attempt) {
 	}
 }
 
-// early lets a call wait for a lock on all tables, and returns the moments before the end of the wait
-// that it has written. back is how far the machine's clock was set back meanwhile: then a moment
-// after the wait may look like one before.
+// early makes a call wait for a lock on all tables, and returns the moments before the end of the wait that
+// it has written. back is the time by which the machine's clock was set back meanwhile: then a moment after
+// the wait may seem to be before it.
 func (s *stage) early(c *caller, a *attempt, moved, within string) (early []string, back time.Duration) {
 	s.Helper()
 	c.gate.arm(0)
@@ -123,7 +123,7 @@ func (s *stage) early(c *caller, a *attempt, moved, within string) (early []stri
 	return early, max(0, elapsed-slowed-end.Round(0).Sub(start.Round(0)))
 }
 
-// timed says whether the moments of a method should be tested once more.
+// timed reports whether the moments of a method should be tested once more.
 func (m *meetings) timed(method string) (more bool) {
 	m.count(func() {
 		m.moments[method]++

@@ -39,11 +39,11 @@ var alone = map[string]string{
 // meetings says which calls are made to meet, and counts the results.
 type meetings struct {
 	all bool
-	// alone says that no meeting is made.
+	// alone reports whether no meeting is made.
 	alone bool
 	// methods are the only methods, nil for all.
 	methods []string
-	// once says that the first difference is enough.
+	// once reports whether the first difference is enough.
 	once bool
 	// differs is called with each result that no order of the two calls explains.
 	differs func(t *testing.T, where, how string)
@@ -53,9 +53,8 @@ type meetings struct {
 	// pairs counts all pairs; apart those without a common lock; idle those of which neither does
 	// anything; alike those that were to meet and whose order does not matter.
 	pairs, apart, idle, alike int
-	// made counts the interleavings. In gated of them the first call was held back between its
-	// statements, otherwise at a lock, which it passed over in passed. In waited of them the second
-	// call waited, too.
+	// made counts the interleavings. In gated of them the first call was held back between its statements,
+	// otherwise at a lock, which it skipped in passed of them. In waited of them the second call waited, too.
 	made, gated, passed, waited int
 	met                         map[string]int
 	deadlocks                   map[string]int
@@ -258,7 +257,7 @@ func (s *stage) passBy(attempts []*attempt) {
 	}
 }
 
-// stop is where a call is held back: at a lock, or before one of its statements, counted from 1.
+// stop is the place where a call is held back: at a lock, or before one of its statements, counted from 1.
 type stop struct {
 	lock      lock
 	statement int
@@ -312,8 +311,8 @@ func (s *stage) together(m *meetings, a, b *attempt, common []lock) {
 	}
 }
 
-// interleave holds the first call back at a lock, or before one of its statements, lets the second
-// begin and go as far as it can, and then lets both go on.
+// interleave holds the first call back at a lock, or before one of its statements, lets the second advance as
+// far as it can, and then lets both continue.
 func (s *stage) interleave(m *meetings, a, b *attempt, orders storetest.Orders, at stop) {
 	where := fmt.Sprintf("%v, held back at %v, and %v", a, at, b)
 	s.restore()
@@ -365,13 +364,13 @@ func (s *stage) interleave(m *meetings, a, b *attempt, orders storetest.Orders, 
 	}
 }
 
-// A pair of calls finds a statement that judges rows it has not locked: each of these mutants, made
-// on the way to the server, is found.
+// A pair of calls detects a statement that judges rows which it has not locked: each of these mutants, made
+// on the way to the server, is detected.
 func TestPairsDetectMissingLocks(t *testing.T) {
 	const locked = " order by w.id for no key update of w"
 	for _, c := range []struct {
-		// name is for readers. mark is found in the text of this statement alone, and the parts are
-		// removed from it, separated by "|".
+		// name is for readers. mark occurs in the text of this statement alone, and the parts, separated by
+		// "|", are removed from it.
 		name, mark, parts string
 		situation         string
 		methods           []string

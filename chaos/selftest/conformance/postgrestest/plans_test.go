@@ -278,7 +278,7 @@ func planned(t *testing.T) (conn *pgx.Conn, fill func(script string)) {
 	}
 }
 
-// executionTable says whether a table contains executions.
+// executionTable reports whether a table contains executions.
 func executionTable(name string) bool {
 	return strings.HasPrefix(name, "execution_") && name != "transition_group"
 }

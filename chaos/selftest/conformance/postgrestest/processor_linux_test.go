@@ -179,8 +179,8 @@ func lives(b *testing.B, rows int) {
 	}
 }
 
-// BenchmarkProcessorOfPurge reports what a step of the retention costs: of an execution that leaves and
-// of a line of its audit.
+// BenchmarkProcessorOfPurge reports the cost of a step of the retention, for each purged execution and each
+// purged line of its audit.
 func BenchmarkProcessorOfPurge(b *testing.B) {
 	const copies = 20_000
 	for _, limit := range []int{100, 1000} {

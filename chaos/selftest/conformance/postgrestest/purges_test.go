@@ -9,9 +9,9 @@ import (
 	"handoff/core/store"
 )
 
-// mostIdlePages is how many pages a purge may read when nothing is due. A purge that finds what is due
-// by an index reads the root and a leaf of it. One that walks the rows that stay reads a step of 100,
-// each with what could keep it.
+// mostIdlePages is the largest number of pages that a purge may read when nothing is due. A purge that
+// searches by an index reads the root and a leaf of it. One that walks the remaining rows reads a step of
+// 100, each with what could keep it.
 const (
 	mostIdlePages    = 10
 	mostWalkingPages = 1000

@@ -158,8 +158,8 @@ func TestDocumentedQueriesAnswerTheirQuestions(t *testing.T) {
 	}
 }
 
-// A query is asked while something is wrong, of a database with years of data: rows older than its
-// window, or beyond the newest executions that it reads, cost nothing.
+// A query is run during an incident, on a database with years of data. Rows older than its window, or beyond
+// the newest executions that it reads, must cost nothing.
 func TestDocumentedQueriesSkipOldHistory(t *testing.T) {
 	conn := queryDatabase(t)
 	ctx := t.Context()
@@ -192,8 +192,7 @@ func TestDocumentedQueriesSkipOldHistory(t *testing.T) {
 		for name, sql := range all {
 			sql = strings.Replace(sql, "100000 as most", "500 as most", 1)
 			var text []byte
-			// After a change of the tables, the first call plans a function anew and reads
-			// catalogues.
+			// After a change of the tables, the first call replans a function and reads catalogues.
 			for range 2 {
 				if err := conn.QueryRow(ctx, "explain (analyze, buffers, format json) "+sql, pgx.QueryExecModeSimpleProtocol).Scan(&text); err != nil {
 					t.Fatalf("%s: %v", name, err)

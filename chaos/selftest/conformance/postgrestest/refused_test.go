@@ -10,9 +10,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// refused fails a test as soon as the server refuses a statement for its syntax, or because it does
-// not fit the schema (class 42). To a caller such an error looks like one of its request, so a case
-// that compares errors may mistake it for the expected answer.
+// refused fails a test as soon as the server refuses a statement for its syntax, or because it does not fit
+// the schema (class 42). To a caller such an error looks like one of its request, so a case that compares
+// errors may mistake it for the expected answer.
 type refused struct {
 	sessions
 	t *testing.T

@@ -41,8 +41,7 @@ func (fi *fixture) served() http.Handler {
 	}).Handler()
 }
 
-// ask sends a request, and returns the answer with the processor time that it took and the most by
-// which the heap grew.
+// ask sends a request. It returns the answer, its processor time and the largest growth of the heap.
 func ask(t *testing.T, h http.Handler, method, path string, body []byte) (status int, answer string, took time.Duration, grown uint64) {
 	t.Helper()
 	// Over a connection, because reading and writing cost, too.
@@ -134,8 +133,8 @@ func heapGrowth(act func()) uint64 {
 	return <-over
 }
 
-// TestAPIRequestsAreBounded asks for lists of rows with as much content as
-// is allowed, and more. The client that reads the answers runs in the same process and counts, too.
+// TestAPIRequestsAreBounded requests lists of rows with as much content as is allowed, and more. The client
+// that reads the answers runs in the same process and counts, too.
 func TestAPIRequestsAreBounded(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{{Ref: "n.big", Runtime: "shell", Entrypoint: "true"}}))
@@ -270,7 +269,7 @@ func TestUnreadableRowHidesNoOther(t *testing.T) {
 	}
 }
 
-// expectReadableRows asks for paths. Each must answer, or a single row must say why it can't be read.
+// expectReadableRows requests paths. Each must answer, or a single row must state why it can't be read.
 func expectReadableRows(t *testing.T, h http.Handler, what string, paths ...string) {
 	t.Helper()
 	for _, path := range paths {

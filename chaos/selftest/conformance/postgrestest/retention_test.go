@@ -11,11 +11,11 @@ import (
 	"handoff/core/store"
 )
 
-// of says that a group has a transition of execution $1.
+// of selects the groups that have a transition of execution $1.
 const of = "base in ($1, $1 & ~63::bigint) and (members >> (($1 - base) & 63)::integer) & 1 = 1"
 
-// The audit leaves by its time alone, in the order of the stream, and readers are told up to which
-// position.
+// The purge of the audit depends on time alone and follows the order of the stream. Readers learn the
+// position up to which lines are gone.
 func TestAuditPurgeReportsItsPosition(t *testing.T) {
 	b := setup(t)
 	for range 3 {
@@ -39,7 +39,7 @@ func TestAuditPurgeReportsItsPosition(t *testing.T) {
 	same(b, "told of the end, too", b.changes(store.ChangeQuery{}).Gone, left.Gone)
 }
 
-// A group leaves as a whole, and the limit bounds the groups of a step.
+// A group is purged as a whole, and the limit bounds the groups of a step.
 func TestAuditPurgeRemovesWholeGroups(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
@@ -101,8 +101,8 @@ func TestJudgeAcceptsPurgedAuditStart(t *testing.T) {
 	}
 }
 
-// A large table of what has come of age is gone after as many steps as it has pages, and no step
-// takes more than its limit. The log says how fast.
+// A large table of rows that have come of age is purged in as many steps as it has pages, and no step exceeds
+// its limit. The log shows the speed.
 func TestPurgeStepsAreBounded(t *testing.T) {
 	b := setup(t)
 	const rows, limit = 20_000, 1000

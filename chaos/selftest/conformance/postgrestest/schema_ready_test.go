@@ -12,8 +12,8 @@ import (
 	"handoff/migrations"
 )
 
-// A worker that starts before the first executor learns that it has to wait, even if some of the
-// migrations have been applied.
+// A worker that starts before the first executor learns that it must wait, even if some of the migrations
+// have been applied.
 func TestSchemaIsReadyAfterLastMigration(t *testing.T) {
 	ctx := t.Context()
 	url := servers.Database(t).URL
@@ -47,8 +47,8 @@ func TestSchemaIsReadyAfterLastMigration(t *testing.T) {
 	}
 }
 
-// A newer program writes into the database which programs can work with its schema. A program that
-// can starts, and leaves the schema as it is. Another one says which version it would have to know.
+// A newer program records in the database which programs can work with its schema. A compatible program
+// starts, and leaves the schema as it is. Any other names the version that it would have to know.
 func TestProgramStartsOnCompatibleNewerSchema(t *testing.T) {
 	b := setup(t)
 	latest, err := migrations.Latest()

@@ -16,7 +16,7 @@ import (
 	"handoff/migrations"
 )
 
-// All migrations go up, down and up again, and leave nothing in between.
+// All migrations can be applied, reverted and applied again, and leave nothing behind.
 func TestMigrationsUpAndDown(t *testing.T) {
 	b := setup(t)
 	left := func() (n int) {

@@ -20,7 +20,7 @@ import (
 // lanes is the number of databases on which sequences run at a time.
 const lanes = 4
 
-// randomCommands is how many random commands TestSequences compares.
+// randomCommands is the number of random commands that TestSequences compares.
 func randomCommands() int {
 	if testenv.All() {
 		return 10_000
@@ -59,8 +59,7 @@ func (fi *fixture) empty() {
 	fi.must(err)
 }
 
-// emptying is one transaction; only at its end are the references between workers and incarnations
-// checked again.
+// emptying is one transaction; only its end checks the references between workers and incarnations.
 const emptying = `
 delete from concurrency_slot; delete from action; delete from worker_incarnation; delete from worker; delete from worker_expiry;
 delete from execution_record; delete from execution_work; delete from execution_unhandled; delete from dead_letter; delete from observation; delete from refused_result; delete from transition_group;

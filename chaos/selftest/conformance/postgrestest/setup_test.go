@@ -18,8 +18,8 @@ import (
 // transaction of the whole server, whatever database it is in.
 func TestMain(m *testing.M) { servers.MainAlone(m) }
 
-// fixture is a store on its own database. Its clock stands still until the test moves it, so that
-// moments are exact. Statements by hand go through conn.
+// fixture is a store on its own database. Its clock stands still until the test moves it, so that moments are
+// exact. Manual statements use conn.
 type fixture struct {
 	*testing.T
 	*postgres.Store
@@ -35,13 +35,13 @@ type fixture struct {
 	emptied int
 }
 
-// beginning is when every test begins, by the database's clock.
+// beginning is the time at which every test begins, by the database's clock.
 var beginning = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const lease = 90 * time.Second
 
-// editable lets a test write impossible rows into the view execution: in the role of a replica, in
-// which no other trigger fires. The second statement makes sessions read the view's triggers anew.
+// editable lets a test write impossible rows into the view execution: in the role of a replica, in which no
+// other trigger fires. The second statement makes sessions reload the view's triggers.
 const editable = `do $$ begin
     update pg_trigger set tgenabled = 'A' where tgname = 'execution_by_hand';
     alter view execution reset (security_barrier);
@@ -216,7 +216,7 @@ func (fi *fixture) row(id execution.ID) execution.Execution {
 	return rows[0]
 }
 
-// found lists the ids that a cause finds.
+// found lists the ids that the search for a cause returns.
 func (fi *fixture) found(cause store.ReclaimCause, age time.Duration) []execution.ID {
 	fi.Helper()
 	rows, err := fi.Find(fi.ctx, store.Finding{Cause: cause, Age: age, Limit: 100})

@@ -23,10 +23,10 @@ import (
 	"handoff/core/worker"
 )
 
-// These tests are about connections that have gone silent: a database node dies behind a virtual
-// address, so existing connections hear nothing any more, and new connections reach the next node.
+// These tests are about connections that have gone silent. A database node dies behind a virtual address, so
+// existing connections receive nothing more, and new connections reach the next node.
 
-// nobody is a broker that is away. A worker sends heartbeats without one.
+// nobody is an unavailable broker. A worker sends heartbeats without one.
 type nobody struct{}
 
 func (nobody) Connect(context.Context) (broker.Session, error) { return nil, broker.ErrUnavailable }
@@ -53,7 +53,7 @@ func patient() config.Config {
 	c := config.Default(config.Hardened)
 	c.Worker.HeartbeatInterval, c.Worker.HeartbeatStalenessMultiplier = 2*time.Second, 30
 	if !testenv.All() {
-		// Nobody waits for the end of this lease: it is for a machine that stands still for a minute.
+		// No test waits for the end of this lease: it is for a machine that stands still for a minute.
 		c.Worker.HeartbeatStalenessMultiplier = 150
 	}
 	c.Worker.StatementTimeout, c.Worker.KillGrace, c.Worker.FenceMargin = 1500*time.Millisecond, 200*time.Millisecond, 3*time.Second

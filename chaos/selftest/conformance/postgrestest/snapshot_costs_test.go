@@ -59,8 +59,8 @@ func snapshotCalls(k *keeper, held []execution.Key) []snapshotCall {
 	}
 }
 
-// While somebody holds an old snapshot, the index entries of rows that have left stay. Calls pass
-// over them once, and not each time, although the worker holds rows that are older.
+// While an old snapshot is held, the index entries of removed rows stay. Calls skip them once, and not each
+// time, although the worker holds rows that are older.
 func TestSnapshotCosts(t *testing.T) {
 	n := 20_000
 	if testenv.All() {

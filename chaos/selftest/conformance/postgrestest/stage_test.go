@@ -41,7 +41,7 @@ type caller struct {
 	*postgres.Store
 	gate *gate
 	name string
-	// hand is the session of somebody who edits rows by hand.
+	// hand is a session for manual edits of rows.
 	hand *pgx.Conn
 }
 

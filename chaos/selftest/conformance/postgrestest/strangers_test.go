@@ -13,7 +13,7 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// connectStranger opens a session of another program: somebody's psql, a backup, an index build.
+// connectStranger opens a session of another program, such as psql, a backup or an index build.
 func (fi *fixture) connectStranger() *pgx.Conn {
 	fi.Helper()
 	conn, err := pgx.Connect(fi.ctx, fi.url)
@@ -41,8 +41,8 @@ func (fi *fixture) waitsForALock() {
 	}
 }
 
-// One row that somebody has locked holds up no other row of a batch: while the lock is held, all others
-// are done.
+// A row that a stranger has locked holds up no other row of a batch: all others are done while the lock is
+// held.
 func TestLockedRowBlocksNoOther(t *testing.T) {
 	const rows, nth = 12, 5
 	b := setup(t)
@@ -128,7 +128,7 @@ func TestLockedRowBlocksNoOther(t *testing.T) {
 }
 
 // A lease depends on no table but the worker's and the live work's. Others may be locked for as long as an
-// index on them is built, or a vacuum full takes.
+// index build on them, or a vacuum full, takes.
 func TestHeartbeatNeedsNoOtherTable(t *testing.T) {
 	b := setup(t)
 	s := b.open(postgres.Options{Now: b.clock, LockTimeout: 300 * time.Millisecond})
@@ -177,7 +177,7 @@ func TestHeartbeatNeedsNoOtherTable(t *testing.T) {
 	}
 }
 
-// A child whose parent's chain leaves at the same moment has no parent. Otherwise it would wait for ever
+// A child whose parent's chain is purged at the same moment has no parent. Otherwise it would wait for ever
 // for the end of a chain that does not exist.
 func TestChildOfPurgedChainHasNoParent(t *testing.T) {
 	b := setup(t)
@@ -220,7 +220,7 @@ func TestManualEditKeepsConcurrentChanges(t *testing.T) {
 		done <- err
 	}()
 	b.waitsForALock()
-	// Meanwhile it is taken back and dispatched anew.
+	// Meanwhile it is reclaimed and dispatched anew.
 	_, err = tx.Exec(b.ctx, "update execution_work set status = 'requested', epoch = epoch + 1, written_epoch = epoch, written_by = 'reconciler', worker = null, incarnation = null, scheduled_at = null, dispatch_deadline = null, published_at = null where id = $1", int64(key.ID))
 	b.must(err)
 	b.must(tx.Commit(b.ctx))

@@ -12,8 +12,8 @@ import (
 	"handoff/sim/simstore"
 )
 
-// The model refuses the calls that wait for a stranger's lock of a table. Which calls those are, is measured
-// here: each call is made beside a lock of each table.
+// The model refuses the calls that wait for a stranger's lock of a table. This test measures which calls
+// those are: each call is made during a lock of each table.
 func TestModelKnowsWhichCallsNeedTables(t *testing.T) {
 	t.Parallel() // it compares errors, not times
 	c := newCosts(t)
@@ -56,7 +56,7 @@ func TestModelKnowsWhichCallsNeedTables(t *testing.T) {
 		}
 	}
 	for method := range reads {
-		// What one of its cases writes, others may only read.
+		// A table that one of its cases writes, others may only read.
 		of := simstore.Tables{
 			Reads:  joined(slices.DeleteFunc(reads[method], func(table string) bool { return slices.Contains(writes[method], table) })),
 			Writes: joined(writes[method]),

@@ -64,8 +64,8 @@ func effortOf(plan *node) (e effort) {
 	return e
 }
 
-// Waiting costs nothing: neither rows for which no worker has room, nor free slots that no row
-// wants, nor rows that have ended.
+// Waiting costs nothing: neither rows for which no worker has room, nor free slots that no row needs, nor
+// rows that have ended.
 func TestPlansOfWaitingRows(t *testing.T) {
 	s, r := recorded(t)
 	rows := 45_000
@@ -81,8 +81,7 @@ func TestPlansOfWaitingRows(t *testing.T) {
 	shell := func(pinned execution.WorkerID, limit int) store.Demand {
 		return store.Demand{Runtime: "shell", Pinned: pinned, Limit: limit}
 	}
-	// Each lane may be looked at, however many rows wait in it. Rows that can be placed cost
-	// something each.
+	// Each lane may be read, however many rows wait in it. Only rows that can be placed cost something.
 	const lanes = 10
 	for _, x := range []struct {
 		hot

@@ -73,7 +73,7 @@ func TestClaimBoundaries(t *testing.T) {
 	}
 	b.sleep(time.Microsecond)
 	for _, cs := range [][]store.Claim{{{Key: late}}, {}, {{Key: execution.Key{ID: 999}}}} {
-		// The incarnation is still valid: it renews its lease and asks again.
+		// The incarnation is still valid: it renews its lease and retries.
 		if _, err := b.Claim(b.ctx, w, cs); !errors.Is(err, store.ErrLeaseOver) {
 			t.Errorf("claims %v after the lease: %v, want %v", cs, err, store.ErrLeaseOver)
 		}
@@ -116,7 +116,7 @@ func TestClaimedRow(t *testing.T) {
 	}
 }
 
-// A row without a timeout of its own gets the default.
+// A row without its own timeout gets the default.
 func TestDefaultTimeout(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -228,7 +228,7 @@ func TestSupersededIncarnation(t *testing.T) {
 	if until := leases(); until != granted {
 		t.Errorf("leases until %v after heartbeats that were refused, until %v before", until, granted)
 	}
-	// Setting the present lifecycle again is allowed.
+	// Setting the present lifecycle is allowed.
 	b.must(b.SetLifecycle(b.ctx, old, execution.Lost))
 	// A result is judged by its epoch alone: the row still belongs to the incarnation.
 	if out := b.finish(old, store.Finish{Key: ran, To: execution.Completed}); !out.Applied {
@@ -355,7 +355,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// The fields of the worker's row for operators are those of the contract, as of its last heartbeat.
+// The operators' fields of the worker's row are those of the contract, as of its last heartbeat.
 func TestCapabilitiesMatchLastHeartbeat(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")

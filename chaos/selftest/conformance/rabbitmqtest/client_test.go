@@ -76,7 +76,7 @@ func (c *clientWorld) roundTrip(what string) {
 	c.eventually(what+": ready", c.client.Ready)
 }
 
-// TestClientReconnects: however the session ends, publishing and consuming go on over the next one.
+// TestClientReconnects: however the session ends, publishing and consuming continue over the next one.
 func TestClientReconnects(t *testing.T) {
 	t.Parallel()
 	var p *proxy
@@ -104,8 +104,8 @@ func TestClientReconnects(t *testing.T) {
 	w.roundTrip("after a silence")
 }
 
-// TestClientSurvivesBrokerRestart: it is stopped or killed and started again, and the topology is
-// declared anew.
+// TestClientSurvivesBrokerRestart: the broker is stopped or killed and started, and the topology is
+// redeclared.
 func TestClientSurvivesBrokerRestart(t *testing.T) {
 	t.Parallel()
 	set := servers.Own(t, servers.Options{RabbitMQ: true})
@@ -118,7 +118,7 @@ func TestClientSurvivesBrokerRestart(t *testing.T) {
 		if how.name == "kill" && !testenv.All() {
 			continue // RabbitMQ 3.10 may lose the queue (see rabbit.subject); to a client a stop is the same
 		}
-		// See rabbit.subject: RabbitMQ 3.10 has to write the queue's name before it is killed.
+		// See rabbit.subject: RabbitMQ 3.10 must write the queue's name before it is killed.
 		if out, err := set.RabbitMQ.Ctl(t.Context(), "eval", syncNames); err != nil {
 			t.Fatal(err, out)
 		}

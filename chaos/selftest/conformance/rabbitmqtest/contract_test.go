@@ -25,11 +25,10 @@ import (
 	"handoff/sim/simnet"
 )
 
-// The adapter and RabbitMQ keep the same contract as the model. The nodes are this test's own,
-// because the test restarts, kills and alarms them: one for the cases, one for what outlasts a restart.
-// Random commands disturb nobody, so they share a node with other tests. A node that was given by its
-// address gets only the harmless cases. The test waits more than it computes, like the tests that run
-// beside it.
+// The adapter and RabbitMQ keep the same contract as the model. The test has its own nodes, because it
+// restarts, kills and alarms them: one for the cases, one for what outlasts a restart. Random commands
+// disturb no other test, so they share a node. A node that was given by its address gets only the harmless
+// cases. The test waits more than it computes, like the tests that run in parallel with it.
 func TestContract(t *testing.T) {
 	t.Parallel()
 	begin := time.Now()
@@ -300,8 +299,8 @@ func (r *rabbit) alarm(on bool) {
 	}
 }
 
-// total asks the queue itself. The figures of rabbitmqctl for quorum queues are seconds old, and
-// leave out the dead letters that a queue keeps.
+// total queries the queue itself. The figures of rabbitmqctl for quorum queues are seconds old, and omit the
+// dead letters that a queue keeps.
 func (r *rabbit) total(queue string) int {
 	out := r.eval(`{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(<<%q>>, queue, <<%q>>)),
 		case amqqueue:get_type(Q) of

@@ -15,7 +15,7 @@ import (
 
 // These tests have more routes than a session has channels for them.
 
-// channels is how many channels this virtual host has, of all connections.
+// channels is the number of channels of this virtual host, over all connections.
 func (w *world) channels() int {
 	w.t.Helper()
 	out, err := w.mq.Server.Ctl(w.within(patience), "--silent", "list_connections", "vhost", "channels")
@@ -72,8 +72,8 @@ func TestIdleRoutesReleaseChannels(t *testing.T) {
 	}
 }
 
-// TestStuckQueueDelaysOthersWithinBound: every channel has been used when the stuck queue
-// gets its first message, also where the server or the operator allows few channels.
+// TestStuckQueueDelaysOthersWithinBound: every channel has been used when the stuck queue gets its first
+// message, even if the server or the operator allows few channels.
 func TestStuckQueueDelaysOthersWithinBound(t *testing.T) {
 	t.Parallel() // it waits
 	for name, c := range map[string]struct {
@@ -109,9 +109,9 @@ func TestStuckQueueDelaysOthersWithinBound(t *testing.T) {
 	}
 }
 
-// TestOrderWhileChannelsChangeRoutes: each queue has all its messages, in the order of its
-// publisher, with few channels for many routes and with channels that are always about to close. On a
-// busy machine a queue may look stuck for a second. What it has not confirmed is then published again.
+// TestOrderWhileChannelsChangeRoutes: each queue has all its messages, in the order of its publisher, with
+// few channels for many routes and with channels that close frequently. On a busy machine a queue may look
+// stuck for a second. Messages that it has not confirmed are then published again.
 func TestOrderWhileChannelsChangeRoutes(t *testing.T) {
 	t.Parallel() // it waits
 	for _, query := range []string{"", "?channel_max=5"} {
@@ -119,7 +119,7 @@ func TestOrderWhileChannelsChangeRoutes(t *testing.T) {
 		s := w.connect(rabbitmq.Options{URL: w.mq.URL + query, IdleChannel: 2 * time.Millisecond, Window: 4})
 		const queues, calls, batch = 12, 40, 5
 		var names []string
-		again := make([]int, queues) // messages that were published again
+		again := make([]int, queues) // messages that were published repeatedly
 		for q := range queues {
 			names = append(names, w.queue(s, broker.Queue{Name: w.name(fmt.Sprint("q", q)), Type: classic}))
 		}

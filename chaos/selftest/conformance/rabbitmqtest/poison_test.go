@@ -20,10 +20,10 @@ import (
 // half a minute, and shows a behaviour of RabbitMQ, not of Handoff.
 const poisonVariable = "HANDOFF_TEST_POISON"
 
-// The behaviour that sim/simbroker models, as in RabbitMQ 3.10: if a message with a hostile x-death
-// header dies in a quorum queue, it ends dead lettering on the node, and the canary no longer
-// arrives. A restart helps only after the queue is deleted; then the messages that died meanwhile
-// arrive. If the model says that a release does not read such a header, dead lettering goes on.
+// The behaviour that sim/simbroker models, as in RabbitMQ 3.10: if a message with a hostile x-death header
+// dies in a quorum queue, it ends dead lettering on the node, and the canary no longer arrives. A restart
+// helps only after the queue is deleted; then the messages that died meanwhile arrive. If the model assumes
+// that a release does not read such a header, dead lettering continues.
 func TestHostileHeaderStopsDeadLettering(t *testing.T) {
 	if os.Getenv(poisonVariable) == "" {
 		t.Skipf("%s is not set", poisonVariable)

@@ -68,8 +68,8 @@ func TestReturnsMatchTheirMessages(t *testing.T) {
 	w.eventually("67 messages in the queue", func() bool { return w.depth(queue) == 67 })
 }
 
-// TestReturnWithDuplicateID: a dispatch is published again at the same epoch, and its queue
-// may have been created or deleted in between.
+// TestReturnWithDuplicateID: a dispatch is published again at the same epoch, and its queue may have been
+// created or deleted in between.
 func TestReturnWithDuplicateID(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})
@@ -82,8 +82,8 @@ func TestReturnWithDuplicateID(t *testing.T) {
 	}
 }
 
-// TestManyReturns: if nobody receives returns, the library holds up the connection for five seconds
-// and then drops them.
+// TestManyReturns: if no goroutine receives returns, the library holds up the connection for five seconds and
+// then drops them.
 func TestManyReturns(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{Window: 16})
@@ -170,7 +170,7 @@ func TestConnectionLostBeforeConfirm(t *testing.T) {
 	}
 }
 
-// TestContextEndsBeforeConfirm: the session goes on, and late confirms do no harm.
+// TestContextEndsBeforeConfirm: the session continues, and late confirms do no harm.
 func TestContextEndsBeforeConfirm(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy()
@@ -270,7 +270,7 @@ func TestConcurrentPublishers(t *testing.T) {
 	w.silent(c, 50*time.Millisecond)
 }
 
-// TestAlarm: publishers wait without an error, consumers go on, and nothing is lost.
+// TestAlarm: publishers wait without an error, consumers continue, and nothing is lost.
 func TestAlarm(t *testing.T) {
 	w := newWorld(t)
 	if !w.mq.Server.Private() {
@@ -287,7 +287,7 @@ func TestAlarm(t *testing.T) {
 	}
 	ctl("set_vm_memory_high_watermark", "0.0000001")
 	defer ctl("set_vm_memory_high_watermark", "0.4")
-	time.Sleep(200 * time.Millisecond) // the node does not tell idle clients when its alarm has reached them
+	time.Sleep(200 * time.Millisecond) // the node does not report to idle clients that its alarm has reached them
 	t.Logf("an idle session during the alarm is blocked: %v", s.Blocked())
 	blocked, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -19,8 +19,8 @@ func nested(depth int) amqp.Table {
 	return table
 }
 
-// Without the screening, such a message closed its consumer's connection, and came again after each
-// reconnect: "Exception (501) Reason: invalid field or value inside of a frame".
+// Without the screening, such a message closed its consumer's connection, and returned after each reconnect:
+// "Exception (501) Reason: invalid field or value inside of a frame".
 func TestUnreadableHeadersKeepSessionOpen(t *testing.T) {
 	w := newWorld(t)
 	s := w.connect(rabbitmq.Options{})

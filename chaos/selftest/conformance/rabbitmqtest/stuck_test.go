@@ -145,7 +145,8 @@ func TestStuckQueueIsNotIdle(t *testing.T) {
 	if n := w.depth(q.Name); n != 3 {
 		t.Errorf("%d messages are left", n)
 	}
-	// The broker ends a session that has asked a stuck queue for a minute, and on a busy machine resuming takes that long.
+	// The broker ends a session that has waited for a stuck queue for a minute, and on a busy machine
+	// resuming takes that long.
 	if fate, err := w.connect(rabbitmq.Options{}).DeleteIdle(w.within(patience), q); fate != broker.QueueInUse || err != nil {
 		t.Errorf("while it holds messages its fate is %v, %v", fate, err)
 	}
@@ -170,9 +171,9 @@ func TestNodesWithOtherSettings(t *testing.T) {
 	}
 }
 
-// consumerTimeout: a delivery that stays unacknowledged ends the session with its channel, and
-// comes again. From 4.3 on a quorum queue takes it back and cancels the consumer, whose session
-// stays open. A classic queue waits for ever.
+// consumerTimeout: a delivery that stays unacknowledged ends the session with its channel, and is
+// redelivered. From 4.3 on a quorum queue requeues it and cancels the consumer, whose session stays open. A
+// classic queue waits for ever.
 func consumerTimeout(t *testing.T, mq *servers.MQ) {
 	const timeout = 3 * time.Second
 	if out, err := mq.Server.Ctl(t.Context(), "eval", fmt.Sprintf(
@@ -224,10 +225,9 @@ func consumerTimeout(t *testing.T, mq *servers.MQ) {
 	})
 }
 
-// deafAfterwards: once a cancelled consumer has settled all that was overdue, the server delivers
-// to it again. The client no longer has this consumer, so a session in which this happened must be
-// closed. From 4.3.7 on a client may answer the cancellation, which ends the consumer at the server
-// as well.
+// deafAfterwards: once a cancelled consumer has settled all overdue deliveries, the server delivers to it
+// again. The client no longer has this consumer, so a session in which this happened must be closed. From
+// 4.3.7 on a client may answer the cancellation, which ends the consumer at the server as well.
 func (w *world) deafAfterwards(s broker.Session, held broker.Consumer, d broker.Delivery, queue string) {
 	w.t.Helper()
 	held.Ack(d)
@@ -246,9 +246,9 @@ func (w *world) deafAfterwards(s broker.Session, held broker.Consumer, d broker.
 	c.Ack(w.receive(c))
 }
 
-// deadLetteringThatStandsStill: the processes that move dead letters hang. Messages that die
-// stay in their queue, which still delivers and accepts messages, and the canary does not arrive.
-// When the processes go on, everything does.
+// deadLetteringThatStandsStill: the processes that move dead letters hang. Messages that die stay in their
+// queue, which still delivers and accepts messages, and the canary does not arrive. When the processes
+// continue, everything does.
 func deadLetteringThatStandsStill(t *testing.T, mq *servers.MQ) {
 	w := worldOf(t, mq)
 	eval := func(expression string) {

@@ -20,7 +20,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// sideBySide is how many parallel tests run at a time: they mostly wait.
+// sideBySide is the number of concurrent tests: they mostly wait.
 const sideBySide = "10"
 
 func TestMain(m *testing.M) {
@@ -157,7 +157,7 @@ func (w *world) silent(c broker.Consumer, d time.Duration) {
 	}
 }
 
-// depth is how many messages are ready.
+// depth is the number of ready messages.
 func (w *world) depth(queue string) int {
 	w.t.Helper()
 	q, err := w.raw.QueueDeclarePassive(queue, true, false, false, false, nil)
