@@ -170,7 +170,7 @@ func (r *relabelRecorder) Add(f telemetry.Figure, n int64, l telemetry.Labels) {
 	r.Recorder.Add(f, n, l)
 }
 
-// handoffWaitRecorder reports all of the time in status scheduled as time of the handoff.
+// handoffWaitRecorder reports the whole time in status scheduled as the duration of the handoff.
 type handoffWaitRecorder struct {
 	telemetry.Recorder
 	p Process
@@ -218,7 +218,7 @@ func (s *staleFigureRecorder) Drop(f telemetry.Figure, series ...telemetry.Label
 	s.p.Acted("kept its last values, although their source has not answered")
 }
 
-// deliveryTimeRecorder times handoffs only from the delivery on.
+// deliveryTimeRecorder measures handoffs only from the delivery on.
 type deliveryTimeRecorder struct {
 	telemetry.Recorder
 	p Process

@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors that do not work in bounded batches, or make too few of them.
+// This file plants executors that do not work in bounded batches, or make too few batches.
 
 func init() {
 	registerMutants(
@@ -113,9 +113,8 @@ func endsChain(tx Tx, row *execution.Execution, retry *store.Retry) bool {
 	return isUnhandled(row) && allowedRetry(tx, row, retry) == nil
 }
 
-// slowParentStore is a database in which it takes too long, for a while, to handle a chain with
-// children. After each such attempt it does not answer the next call either, so that it seems to be
-// away.
+// slowParentStore is a database that handles a chain with children too slowly for a while. After each such
+// attempt it does not answer the next call either, so that it seems to be away.
 type slowParentStore struct {
 	handlingStore
 	c     Database

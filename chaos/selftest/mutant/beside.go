@@ -26,7 +26,7 @@ func init() {
 type answerDroppingStore struct {
 	store.Store
 	p Process
-	// claims and results say of which calls.
+	// claims and results select the calls.
 	claims, results bool
 }
 

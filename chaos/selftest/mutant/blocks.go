@@ -67,8 +67,8 @@ func init() {
 	)
 }
 
-// earlyAckSession is a session of a worker whose blocks are acknowledged on arrival. The core can't settle
-// them any more.
+// earlyAckSession is a session of a worker whose blocks are acknowledged on arrival, so that the core can't
+// settle them.
 type earlyAckSession struct {
 	broker.Session
 	p Process

@@ -9,8 +9,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants wrong questions and reports of a worker, about its lease, its runs and its stop.
-// They seldom have an effect, or another part repairs it.
+// This file plants wrong requests and reports of a worker, about its lease, its runs and its stop. They
+// seldom have an effect, or another part repairs it.
 
 func init() {
 	registerMutants(

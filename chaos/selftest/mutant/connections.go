@@ -89,7 +89,7 @@ func (o *openOnceStore) Find(ctx context.Context, f store.Finding) ([]execution.
 	return askOnce(o, func() ([]execution.Execution, error) { return o.Store.Find(ctx, f) })
 }
 
-// unwatchedSession is a session whose end is noticed only by a publish, or by receiving over it. The next
+// unwatchedSession is a session that detects its end only by a publish, or by receiving over it. The next
 // session comes after a pause.
 type unwatchedSession struct {
 	broker.Session

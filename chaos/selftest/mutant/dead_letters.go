@@ -9,8 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants dead letter handlers and consumers that misread messages, lose them, or send
-// them round in a circle.
+// This file plants dead letter handlers and consumers that misread messages, lose them, or circulate them.
 
 func init() {
 	registerMutants(

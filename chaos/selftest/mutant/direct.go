@@ -9,8 +9,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants dispatches in one step that lack a part of the guard of the claim and the
-// dispatch, which they replace.
+// This file plants one-step dispatches that lack a part of the guard of the claim and the dispatch, which
+// they replace.
 
 func init() {
 	registerMutants(

@@ -12,9 +12,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants workers that neglect duties which only they have. They begin the executions that they
-// claimed, become active, keep within their capacity, drain on request, and report which dispatches they left
-// unclaimed.
+// This file plants workers that neglect duties which only they have: to begin claimed executions, become
+// active, keep within their capacity, drain on request, and report unclaimed dispatches.
 
 func init() {
 	registerMutants(

@@ -105,7 +105,7 @@ func replaceCompletions(e completionStore) func(Process, Database) store.Store {
 	}
 }
 
-// Finish implements store.Worker. The core names one result a call.
+// Finish implements store.Worker. The core passes one result a call.
 func (c *completionStore) Finish(ctx context.Context, w store.WorkerKey, fs []store.Finish) ([]store.Outcome, error) {
 	var outcomes []store.Outcome
 	if f := &fs[0]; f.To == execution.Completed {

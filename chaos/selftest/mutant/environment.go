@@ -13,7 +13,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants defects that only show when a server or a clock misbehaves.
+// This file plants defects that show only when a server or a clock misbehaves.
 
 func init() {
 	registerMutants(
@@ -40,7 +40,7 @@ func init() {
 			Store: func(p Process, c store.Store) store.Store {
 				return &clockMisreadStore{
 					Store: c, p: p, misses: isOverrun, text: "ended a run whose grace is not over on the second clock",
-					// If a clock was always ahead by this much, every run began that much earlier.
+					// For a clock that was always ahead by this much, every run began that much earlier.
 					read: func(now time.Time) time.Time { return now.Add(p.Config.Executor.ReapGrace) },
 				}
 			},
@@ -198,7 +198,7 @@ func (c *clockMisreadStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]
 // farFuture is later than every event, so that nothing has been watched since it began.
 func farFuture(time.Time) time.Time { return time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC) }
 
-// isOverrun are the reclaims of runs that exceeded their time.
+// isOverrun reports whether a reclaim is of a run that exceeded its time.
 func isOverrun(r store.Reclaim) bool { return r.Cause == store.Overrun }
 
 // wallClock is a host whose monotonic clock is the wall clock.
@@ -207,7 +207,7 @@ type wallClock struct {
 	p         Process
 	wall      time.Time
 	monotonic time.Duration
-	// said is by how much the wall clock was ahead at the last report of it.
+	// said is the lead of the wall clock at its last report.
 	said time.Duration
 }
 
@@ -221,7 +221,7 @@ func (w *wallClock) Monotonic() time.Duration {
 	return now
 }
 
-// deafConsumer is a consumer that treats the end of its subscription as silence.
+// deafConsumer is a consumer that treats the end of its subscription as an empty queue.
 type deafConsumer struct {
 	broker.Consumer
 	p     Process

@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants stores that change the exit codes that actions declare as failures for now.
+// This file plants stores that change the exit codes which actions declare as temporary failures.
 
 func init() {
 	registerMutants(
@@ -62,7 +62,7 @@ func (e *exitCodeStore) Claim(ctx context.Context, w store.WorkerKey, cs []store
 	return results, err
 }
 
-// changeExitCodes makes each worker see other exit codes than an action declares.
+// changeExitCodes makes each worker see exit codes that differ from the action's.
 func changeExitCodes(read func([]int16) []int16) func(Process, store.Store) store.Store {
 	return ofWorker(func(p Process, s store.Store) store.Store { return &exitCodeStore{s, p, read} })
 }

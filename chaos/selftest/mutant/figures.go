@@ -7,7 +7,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// This file plants figures that are not reported, so that an alert lies.
+// This file plants figures that are not reported, so that an alert is wrong.
 
 func init() {
 	registerMutants(

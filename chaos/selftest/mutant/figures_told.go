@@ -7,7 +7,7 @@ import (
 	"handoff/core/telemetry"
 )
 
-// This file plants reported figures that are false. No alert reads them, or none is near.
+// This file plants reported figures that are false. No alert reads them, or none comes near its bound.
 
 func init() {
 	registerMutants(

@@ -10,7 +10,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants a worker that counts the time of a run from its first claim for it.
+// This file plants a worker that measures the time of a run from its first claim for it.
 
 func init() {
 	registerMutants(
@@ -52,7 +52,7 @@ func (d *doubtedClaimStore) Claim(ctx context.Context, w store.WorkerKey, cs []s
 		}
 	}
 	if unsent {
-		// %v: the result must be only one of the two errors.
+		// %v: the result must wrap only one of the two errors.
 		return nil, fmt.Errorf("%w: %v", store.ErrUnknownOutcome, err)
 	}
 	return results, err

@@ -8,8 +8,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants a worker that misinterprets a start which was prevented by its fence: it reports
-// that the machine can't start processes.
+// This file plants a worker that misinterprets a start which its fence prevented: it reports that the machine
+// can't start processes.
 
 func init() {
 	registerMutants(

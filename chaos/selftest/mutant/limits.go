@@ -7,8 +7,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors and workers that lose the limits that a request sets for its own
-// execution.
+// This file plants executors and workers that ignore the limits which a request sets for its own execution.
 
 func init() {
 	registerMutants(

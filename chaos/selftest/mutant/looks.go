@@ -229,7 +229,7 @@ func (d *deleteOnceSession) DeleteIdle(ctx context.Context, q broker.Queue) (bro
 type reclaimChangeStore struct {
 	store.Store
 	p Process
-	// reason replaces the reconciler's.
+	// reason replaces the reconciler's reason.
 	reason bool
 	// anyway also repeats the earlier reclaims in each search.
 	anyway bool

@@ -68,7 +68,7 @@ func init() {
 	)
 }
 
-// cancelBelievingStore makes a worker believe, after any hint, that the execution is to be cancelled.
+// cancelBelievingStore makes a worker treat any hint as a request to cancel the execution.
 type cancelBelievingStore struct {
 	store.Store
 	p Process

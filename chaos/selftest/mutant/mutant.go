@@ -32,25 +32,25 @@ import (
 	"handoff/chaos/hook"
 )
 
-// The names of package hook that mutants use.
+// Names of package hook that mutants use.
 type (
-	// Mutant is that of package hook.
+	// Mutant is hook.Mutant.
 	Mutant = hook.Mutant
-	// Process is that of package hook.
+	// Process is hook.Process.
 	Process = hook.Process
-	// Database is that of package hook.
+	// Database is hook.Database.
 	Database = hook.Database
-	// Tx is that of package hook.
+	// Tx is hook.Tx.
 	Tx = hook.Tx
-	// Machine is that of package hook.
+	// Machine is hook.Machine.
 	Machine = hook.Machine
-	// Connections is that of package hook.
+	// Connections is hook.Connections.
 	Connections = hook.Connections
-	// Ports is that of package hook.
+	// Ports is hook.Ports.
 	Ports = hook.Ports
 )
 
-// registered are the mutants, and made the functions that make those with a state of their own. Only init
+// registered are the mutants without state, and made the functions that create those with state. Only init
 // functions write them.
 var (
 	registered []Mutant         //detlint:ok written before main starts, and All sorts what it holds

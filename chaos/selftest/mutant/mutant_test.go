@@ -16,7 +16,7 @@ import (
 	"handoff/core/store"
 )
 
-// clock is a host that has a clock and nothing else.
+// clock is a host that has only a clock.
 type clock struct {
 	host.Host
 	now time.Duration

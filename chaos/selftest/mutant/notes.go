@@ -10,7 +10,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants workers whose results say something else about retries than they should.
+// This file plants workers whose results make wrong statements about retries.
 
 func init() {
 	registerMutants(

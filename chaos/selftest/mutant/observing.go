@@ -9,8 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants parts that are set to observe only, and act, keep silent, repeat themselves or
-// misjudge.
+// This file plants parts that should only observe, but act, record nothing, repeat themselves or misjudge.
 
 func init() {
 	registerMutants(
@@ -54,8 +53,7 @@ const forEver = 1_000_000
 type observationStore struct {
 	store.Store
 	p Process
-	// silent records none of the monitor's observations. forgetful forgets all before it records
-	// one.
+	// silent drops the monitor's observations. forgetful deletes all observations before it records one.
 	silent, forgetful bool
 	// alive makes executors check whether the process is up.
 	alive bool

@@ -41,7 +41,7 @@ func init() {
 				if p.Worker {
 					return c
 				}
-				// The last moment at which the worker had been full for long, as this executor saw it.
+				// The last time at which the worker had been full for long, as far as this executor knows.
 				grudges := make(map[execution.Incarnation]time.Duration)
 				return &searchStore{Store: c, see: reportFalseStates(p, "blamed a full worker for dispatches that wait", func(ws []store.WorkerRow) {
 					now := p.Host.Monotonic()
@@ -102,7 +102,7 @@ func init() {
 	)
 }
 
-// countAlways makes every reclaim count, whatever the worker was doing.
+// countAlways makes every reclaim count, whatever the worker's state was.
 func countAlways(tx Tx, r *store.Reclaim) (outcome store.Outcome, replaced bool) {
 	row := tx.Row(r.Key.ID)
 	if row == nil || row.Status != execution.Scheduled || row.Epoch != r.Key.Epoch || r.Cause == store.Unclaimed && tx.Now().Sub(row.ScheduledAt) < r.Age {

@@ -120,8 +120,8 @@ func showFalseWorkers(text string, see func(ws []store.WorkerRow)) func(Process,
 	}
 }
 
-// dispatchUnguarded is for mutants that also dispatch without checking the worker: the guard of the
-// dispatch would see its true state.
+// dispatchUnguarded makes mutants that also dispatch without checking the worker: the guard of the dispatch
+// would see its true state.
 func dispatchUnguarded(text string, see func(ws []store.WorkerRow)) func(Process, Database) store.Store {
 	return func(p Process, c Database) store.Store {
 		if p.Worker {
@@ -131,7 +131,7 @@ func dispatchUnguarded(text string, see func(ws []store.WorkerRow)) func(Process
 	}
 }
 
-// reportFalseStates reports, each time a worker begins to be shown in a false state, that the mutant acted.
+// reportFalseStates reports an act each time a worker begins to be shown in a false state.
 func reportFalseStates(p Process, text string, see func(ws []store.WorkerRow)) func([]store.WorkerRow) {
 	if p.Report == nil {
 		return see
@@ -240,7 +240,7 @@ func (bs *blameStore) Heartbeat(ctx context.Context, b store.Beat) (store.BeatRe
 	return bs.Store.Heartbeat(ctx, b)
 }
 
-// noReasonStore fails executions that no worker fits without giving the reason.
+// noReasonStore omits the reason when it fails executions that no worker fits.
 type noReasonStore struct {
 	store.Store
 	p Process

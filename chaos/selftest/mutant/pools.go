@@ -2,7 +2,7 @@ package mutant
 
 import "handoff/core/config"
 
-// This file plants mistakes in the way in which processes keep their connections to the database.
+// This file plants mistakes in the way processes keep their connections to the database.
 
 func init() {
 	registerMutants(

@@ -10,8 +10,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants executors that remember a failure not at all or too long, and processes that do
-// not wait for a server that is away.
+// This file plants executors that forget a failure at once or too late, and processes that do not wait for an
+// unavailable server.
 
 func init() {
 	registerMutants(
@@ -117,7 +117,7 @@ func init() {
 	registerMade(avoidsNobody)
 }
 
-// openOutageStore records no end of an outage.
+// openOutageStore never records the end of an outage.
 type openOutageStore struct {
 	store.Store
 	p Process

@@ -182,7 +182,7 @@ func (s *searchStore) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.
 	return outcomes, nil
 }
 
-// rowIDs are the executions of the rows.
+// rowIDs returns the ids of the rows.
 func rowIDs(rows []execution.Execution) []execution.ID {
 	list := make([]execution.ID, len(rows))
 	for i := range rows {

@@ -10,7 +10,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants workers that write results together, and lose results by that.
+// This file plants workers that write results together, and thereby lose results.
 
 func init() {
 	registerMutants(

@@ -52,9 +52,9 @@ func init() {
 type purgeStore struct {
 	store.Store
 	p Process
-	// early names a quarter of the time for a kind.
+	// early selects the kinds whose retention is reduced to a quarter.
 	early map[store.Kept]bool
-	// keeps deletes no executions.
+	// keeps suppresses the deletion of executions.
 	keeps bool
 }
 

@@ -10,8 +10,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants cores that do not know that a broker may give up a message that was returned too
-// often (RabbitMQ 4).
+// This file plants cores that ignore that a broker may drop a message which was returned too often (RabbitMQ
+// 4).
 
 func init() {
 	registerMutants(
@@ -67,8 +67,8 @@ func (qls *queueLimitSession) Declare(ctx context.Context, t broker.Topology) er
 	return qls.Session.Declare(ctx, t)
 }
 
-// limitQueues plants it into every process: a process that declares less than the existing queue would
-// be refused.
+// limitQueues plants the mutant into every process: a process that declares less than the existing queue
+// would be refused.
 func limitQueues(m Mutant, which func(c config.RabbitMQ, queue string) bool) *Mutant {
 	m.Broker = func(p Process, b broker.Broker) broker.Broker {
 		return &sessionWrapper{b, func(s broker.Session) broker.Session {
@@ -94,7 +94,7 @@ func deadLettersLimited() *Mutant {
 	})
 }
 
-// returnCountStore counts messages that the broker gave up against their worker.
+// returnCountStore counts messages that the broker dropped as failures of their worker.
 type returnCountStore struct {
 	store.Store
 	p Process

@@ -21,8 +21,8 @@ func init() {
 	)
 }
 
-// beatBaseStore is a worker's store whose heartbeats do not say which earlier heartbeat the database
-// must know.
+// beatBaseStore is a worker's store whose heartbeats do not state which earlier heartbeat the database must
+// know.
 type beatBaseStore struct {
 	store.Store
 	p Process

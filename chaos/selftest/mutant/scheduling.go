@@ -144,7 +144,7 @@ func (ccs *claimChangeStore) Dispatch(ctx context.Context, executor string, ds [
 	return ccs.dispatch(ctx, ds)
 }
 
-// schedulingRows are the rows for which an executor is finding a worker.
+// schedulingRows returns the rows for which an executor is choosing a worker.
 func schedulingRows(tx Tx) (rows []execution.Execution) {
 	for id := execution.ID(1); int(id) <= tx.Rows(); id++ {
 		if row := tx.Row(id); row.Status == execution.Scheduling {
@@ -233,7 +233,7 @@ func (f *failUnpublishedStore) Reclaim(ctx context.Context, rs []store.Reclaim) 
 	return f.Store.Reclaim(ctx, rs)
 }
 
-// claimedIDs are the executions of the claims.
+// claimedIDs returns the executions of the claims.
 func claimedIDs(cs []store.Claim) []execution.ID {
 	list := make([]execution.ID, len(cs))
 	for i := range cs {

@@ -14,8 +14,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants processes that send wrongly: hints, and actions after they learned that something has
-// ended.
+// This file plants processes that send wrong hints, or act although they learned that something has ended.
 
 func init() {
 	registerMutants(
@@ -83,7 +82,7 @@ func init() {
 	)
 }
 
-// hintIgnoringSession is a session that treats a hint that the broker did not accept as accepted.
+// hintIgnoringSession is a session that treats hints which the broker refused as accepted.
 type hintIgnoringSession struct {
 	broker.Session
 	p Process

@@ -9,8 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants mistakes that show only under settings that no scenario has; varied runs have
-// them.
+// This file plants mistakes that show only under settings which no scenario has, but varied runs have.
 
 func init() {
 	registerMutants(

@@ -7,8 +7,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants concurrency limits that are counted without a lock, and ends of which a part is
-// not handled.
+// This file plants concurrency limits that are counted without a lock, and ends that are handled only in
+// part.
 
 func init() {
 	registerMutants(
@@ -77,7 +77,7 @@ func init() {
 	)
 }
 
-// commitUnguarded is a store that commits terminal handling, once, by an unguarded statement instead of
+// commitUnguarded makes a store that commits terminal handling, once, by an unguarded statement instead of
 // the guarded one.
 func commitUnguarded(commit func(p Process, tx Tx, row *execution.Execution, retry *store.Retry) execution.ID) func(Process, Database) store.Store {
 	return func(p Process, c Database) store.Store {
@@ -97,7 +97,7 @@ func commitUnguarded(commit func(p Process, tx Tx, row *execution.Execution, ret
 	}
 }
 
-// allowedRetry is the retry that may follow: none if the chain's cancellation was requested.
+// allowedRetry returns the retry that may follow, nil if the chain's cancellation was requested.
 func allowedRetry(tx Tx, row *execution.Execution, retry *store.Retry) *store.Retry {
 	if !tx.Row(row.Chain()).CancelRequestedAt.IsZero() {
 		return nil

@@ -221,7 +221,7 @@ func overwriteRow(tx Tx, key execution.Key, by execution.Part, reason execution.
 	return store.Outcome{Applied: true, Row: *tx.Row(key.ID)}
 }
 
-// claimPlainly makes a row running, without any check or other change.
+// claimPlainly sets a row to running, without any check or other change.
 func claimPlainly(tx Tx, w store.WorkerKey, c store.Claim) store.ClaimResult {
 	tx.Named(c.Key, w.Incarnation)
 	tx.Move(c.Key.ID, execution.Running, execution.Worker, execution.NoReason, func(e *execution.Execution) {

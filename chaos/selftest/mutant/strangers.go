@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants programs that other sessions in the database hold up.
+// This file plants programs that are held up by other sessions in the database.
 
 func init() {
 	registerMutants(
@@ -30,7 +30,7 @@ func init() {
 	)
 }
 
-// errLocked is the error of a statement that has waited for a lock for too long.
+// errLocked is the error of a statement whose wait for a lock timed out.
 var errLocked = fmt.Errorf("%w: canceling statement due to lock timeout (55P03)", store.ErrUnavailable)
 
 // wholeBatchStore is a store that does not retry statements row by row when one of their rows is locked.

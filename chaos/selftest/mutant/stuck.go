@@ -118,8 +118,8 @@ func (s *sentCanaryConsumer) Receive(ctx context.Context) (broker.Delivery, erro
 	return broker.Delivery{Deaths: []broker.Death{{Queue: s.name, Reason: broker.DeathExpired, Count: 1}}}, nil
 }
 
-// longHeld is the consumer timeout of the scenario: if a channel closes soon after a delivery was
-// held for so long, that is the cause.
+// longHeld is the consumer timeout of the scenario. If a channel closes soon after a delivery was held for so
+// long, that is the cause.
 const (
 	longHeld = 15 * time.Second
 	soon     = 2 * time.Second

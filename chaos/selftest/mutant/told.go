@@ -53,8 +53,7 @@ func init() {
 	)
 }
 
-// claimErrorStore is a worker's store whose claims don't report one kind of refusal: they seem to have had no
-// answer.
+// claimErrorStore is a worker's store whose claims hide one kind of refusal: they seem to have no answer.
 type claimErrorStore struct {
 	store.Store
 	p       Process
@@ -72,7 +71,7 @@ func (c *claimErrorStore) Claim(ctx context.Context, w store.WorkerKey, cs []sto
 	return results, err
 }
 
-// successorHidingStore is a worker's store in which a successor looks like a lost lease.
+// successorHidingStore is a worker's store that reports a successor as a lost lease.
 type successorHidingStore struct {
 	store.Store
 	p Process

@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants defects that make executions end badly without a cause in the run.
+// This file plants defects that make executions fail without a cause in the run.
 
 func init() {
 	registerMutants(

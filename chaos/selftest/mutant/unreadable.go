@@ -9,8 +9,8 @@ import (
 	"handoff/core/telemetry"
 )
 
-// This file plants executors that change a row that they can't read, or that can't read other rows
-// because of it.
+// This file plants executors that change a row which they can't read, or that can't read other rows because
+// of it.
 
 func init() {
 	registerMutants(

@@ -11,8 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// This file plants processes that lose messages to them, or their own decisions. A loop finds all
-// of these later, so nothing is lost: only the delay shows it.
+// This file plants processes that lose messages to them, or their own decisions. A loop later repairs every
+// loss, so it shows only in the delay.
 
 func init() {
 	registerMutants(
@@ -196,7 +196,7 @@ func (s skipHidingStore) Create(ctx context.Context, items []store.NewExecution)
 	return created, err
 }
 
-// oneIn: a mutant loses one in this many dispatches.
+// oneIn is the number of dispatches of which a mutant loses one.
 const oneIn = 8
 
 // dispatchLosingSession does not send some of its dispatches.
@@ -234,7 +234,7 @@ func (d *dispatchLosingSession) Publish(ctx context.Context, ms []broker.Message
 	return outcomes
 }
 
-// lostHidingStore does not find executions of workers that it has just declared lost.
+// lostHidingStore hides executions of workers that it has just declared lost.
 type lostHidingStore struct {
 	store.Store
 	p      Process

@@ -113,7 +113,7 @@ func (c *constantLeaseStore) Register(ctx context.Context, g store.Registration)
 type resultChangeStore struct {
 	store.Store
 	change func(*store.Finish)
-	// unheard is called with results that get no answer; they count as stored then.
+	// unheard is called with results whose answer is lost; they count as stored then.
 	unheard func(fs []store.Finish)
 }
 
