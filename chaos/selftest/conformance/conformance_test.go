@@ -84,7 +84,7 @@ func feature(name, queue, version string, keeps bool) any {
 	return reflect.ValueOf(brokertest.FeaturesOf(queue, version, keeps)).FieldByName(name).Interface()
 }
 
-// Every mended divergence has an existing case, which keeps it mended.
+// Every fixed divergence has an existing case, which prevents its return.
 func TestEveryMendHasCase(t *testing.T) {
 	cases := make(map[string]bool)
 	for _, c := range storetest.Cases() {
@@ -100,8 +100,8 @@ func TestEveryMendHasCase(t *testing.T) {
 	}
 }
 
-// scenariosVariable says which scenarios passed in the live world, as .ci/newer counts them: a
-// server, its version, and how many.
+// scenariosVariable has the passed scenarios of the live world, as .ci/newer counts them: a server, its
+// version, and their number.
 const scenariosVariable = "HANDOFF_CONFORMANCE_SCENARIOS"
 
 // The suites record their own results. The results of the script that runs scenarios are recorded
@@ -120,7 +120,7 @@ func TestRecordScenarios(t *testing.T) {
 	}
 }
 
-// Results of a version come together from several suites, and none is lost.
+// Results of a version are merged from several suites, and none is lost.
 func TestRecord(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "results.json")
 	t.Setenv(conformance.RecordVariable, path)

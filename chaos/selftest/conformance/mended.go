@@ -5,8 +5,8 @@ type Mend struct {
 	Model, What, Case string
 }
 
-// Mended lists the mended divergences of the store's model. Those of the broker's model are in the
-// rules that its package comment lists.
+// Mended lists the fixed divergences of the store's model. Those of the broker's model are in the rules that
+// its package comment lists.
 func Mended() []Mend {
 	return []Mend{
 		{Store, "a row that had waited came after one that was due later but filed earlier", "a row that has ripened comes before one that was due later"},

@@ -17,8 +17,8 @@ var committed []byte
 // this package, if a release of a server is to be listed.
 const RecordVariable = "HANDOFF_CONFORMANCE_RECORD"
 
-// Result is the extent to which one version of a server agreed with its model. It contains no date
-// and no machine: it changes only when the suite or the server does.
+// Result is the extent to which one version of a server agreed with its model. It contains no date and no
+// machine, so it changes only when the suite or the server does.
 type Result struct {
 	Server, Version string
 	// Cases is the number that passed. Skipped is the number that can't be run on a server given by its

@@ -36,7 +36,7 @@ type fixture struct {
 	// soon and ttl are the times to live of the case.
 	soon, ttl time.Duration
 
-	// name and later belong to a case that fails only after all cases have been judged.
+	// name and later are set if failures of the case are reported only after all cases have been judged.
 	name  string
 	later *[]string
 	// back is the time at which the broker was up again. killed reports whether it had been killed.
@@ -79,7 +79,7 @@ func (f *fixture) errorf(format string, args ...any) {
 	f.t.Errorf(format, args...)
 }
 
-// fatalf ends the case, because nothing sensible can follow.
+// fatalf ends the case, because it can't continue.
 func (f *fixture) fatalf(format string, args ...any) {
 	f.t.Helper()
 	if f.name != "" {
@@ -110,7 +110,7 @@ func (f *fixture) expectError(what string, err, want error) {
 	}
 }
 
-// objectName is the name of an object of this case.
+// objectName returns the name of an object of this case.
 func (f *fixture) objectName(name string) string { return f.prefix + name }
 
 // openSession opens a new session.
@@ -122,19 +122,19 @@ func (f *fixture) openSession() broker.Session {
 	return s
 }
 
-// queueNamed is a queue of the case's type.
+// queueNamed returns a queue of the case's type.
 func (f *fixture) queueNamed(name string) broker.Queue {
 	return broker.Queue{Name: f.objectName(name), Type: f.queueType}
 }
 
-// queueKeepingReturned is a queue that keeps returned messages.
+// queueKeepingReturned returns a queue that keeps returned messages.
 func (f *fixture) queueKeepingReturned(name string) broker.Queue {
 	q := f.queueNamed(name)
 	q.KeepsReturned = true
 	return q
 }
 
-// queueWithTTL is a queue with a time to live and a dead letter exchange.
+// queueWithTTL returns a queue with a time to live and a dead letter exchange.
 func (f *fixture) queueWithTTL(name string, ttl time.Duration, dlx string) broker.Queue {
 	q := f.queueNamed(name)
 	q.TTL = ttl
@@ -166,7 +166,7 @@ func (f *fixture) declareQueue(s broker.Session) {
 	f.declareTopology(s, broker.Topology{Queues: []broker.Queue{f.queueNamed("q")}})
 }
 
-// declareDeadLetterPath declares the queue q with a time to live, and behind it the queue dead for dead letters.
+// declareDeadLetterPath declares the queue q with a time to live, and the queue dead for its dead letters.
 func (f *fixture) declareDeadLetterPath(s broker.Session, ttl time.Duration) {
 	f.t.Helper()
 	f.declareTopology(s, broker.Topology{
@@ -176,7 +176,7 @@ func (f *fixture) declareDeadLetterPath(s broker.Session, ttl time.Duration) {
 	})
 }
 
-// newMessage is a dispatch that can be recognised by its execution's id.
+// newMessage returns a dispatch that can be recognised by its execution's id.
 func newMessage(exchange, key string, id int) broker.Message {
 	return broker.Message{Exchange: exchange, RoutingKey: key, Envelope: broker.Envelope{
 		MessageID: "m" + strconv.Itoa(id), Type: broker.ExecutionScheduled, CorrelationID: "suite",
@@ -241,7 +241,7 @@ func (f *fixture) holdDeliveries(c broker.Consumer, n int) []broker.Delivery {
 	return ds
 }
 
-// expectNoDelivery expects that no delivery comes.
+// expectNoDelivery expects that no delivery arrives.
 func (f *fixture) expectNoDelivery(what string, c broker.Consumer) {
 	f.t.Helper()
 	if d, err := f.nextDelivery(c, f.Quiet); !errors.Is(err, context.DeadlineExceeded) {
@@ -249,7 +249,7 @@ func (f *fixture) expectNoDelivery(what string, c broker.Consumer) {
 	}
 }
 
-// drainQueue receives and settles everything that a queue delivers now.
+// drainQueue receives and acknowledges everything that a queue delivers now.
 func (f *fixture) drainQueue(queue string) []broker.Delivery {
 	f.t.Helper()
 	s, err := f.Connect()
@@ -273,7 +273,7 @@ func (f *fixture) expectMessages(queue string, want ...int) {
 	f.expect("what is left in "+queue, messageNumbers(f.drainQueue(queue)), nonNilNumbers(want))
 }
 
-// messageNumber is a message's number; a malformed one has none.
+// messageNumber returns a message's number, 0 for a malformed one.
 func messageNumber(d broker.Delivery) int {
 	if len(d.Envelope.Dispatches) == 0 {
 		return 0
@@ -292,7 +292,7 @@ func messageNumbers(ds []broker.Delivery) []int {
 // nonNilNumbers makes a nil list equal to an empty one.
 func nonNilNumbers(want []int) []int { return append([]int{}, want...) }
 
-// redeliveredFlags are the redelivered flags of deliveries, as letters.
+// redeliveredFlags returns the redelivered flags of deliveries, as letters.
 func redeliveredFlags(ds []broker.Delivery) string {
 	var all strings.Builder
 	for _, d := range ds {
@@ -327,7 +327,7 @@ func upTo(from, to int) []int {
 	return all
 }
 
-// letBrokerSettle waits until the broker has done what it does without an answer.
+// letBrokerSettle waits until the broker has finished the work that it does without a reply.
 func (f *fixture) letBrokerSettle() { f.Sleep(f.Pause) }
 
 // cancelConsumer cancels a consumer.

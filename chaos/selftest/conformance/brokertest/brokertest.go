@@ -1,7 +1,7 @@
-// Package brokertest is the contract of broker.Broker: cases and random command sequences that run
-// on the model and on RabbitMQ. The cases have the numbers of the list of rules that were
-// reproduced on the real broker. They fix the behaviour that clients observe. If model and broker
-// differ, the model is presumed wrong; chaos/selftest/conformance lists the accepted differences.
+// Package brokertest is the contract of broker.Broker: cases and random command sequences that run on the
+// model and on RabbitMQ. The cases have the numbers of the rules that were reproduced on the real broker.
+// They fix the behaviour that clients observe. If model and broker differ, the model is presumed wrong;
+// chaos/selftest/conformance lists the accepted differences.
 package brokertest
 
 import (
@@ -24,19 +24,19 @@ const (
 	Quorum  = "quorum"
 )
 
-// Subject is a broker under test, with the functions that the suite needs. A nil function is one
-// that the subject can't do: cases that need it are skipped.
+// Subject is a broker under test, with the functions that the suite needs. A function is nil if the subject
+// does not support it: cases that need it are skipped.
 type Subject struct {
-	// Connect opens a session that shares nothing with the others, like those of several processes.
+	// Connect opens a session that is independent of the others, like those of several processes.
 	Connect func() (broker.Session, error)
-	// Sleep lets time pass, Now reads it, and Within calls do under a context of d.
+	// Sleep advances time, Now reads it, and Within calls do with a context of duration d.
 	Sleep  func(d time.Duration)
 	Now    func() time.Duration
 	Within func(d time.Duration, do func(ctx context.Context))
 
 	// Prefix is the prefix of every name.
 	Prefix string
-	// Version is the release of RabbitMQ that the subject is, or behaves like; empty for 3.10.
+	// Version is the release of RabbitMQ that the subject is or imitates; empty for 3.10.
 	Version string
 	// Quiet is the time after which the suite concludes that nothing will come.
 	Quiet time.Duration
@@ -46,14 +46,14 @@ type Subject struct {
 	Late time.Duration
 	// Slot is the smallest step of sequences in which messages expire.
 	Slot time.Duration
-	// Heartbeat is that of the sessions.
+	// Heartbeat is the heartbeat of the sessions.
 	Heartbeat time.Duration
 	// Slow permits cases that wait for minutes.
 	Slow bool
 	// Busy reports whether the subject's machine may do other work. Then no case judges lateness, and a
 	// failed case is repeated more slowly.
 	Busy bool
-	// Slowed, if not nil, makes the heartbeats of later sessions so many times longer.
+	// Slowed, if not nil, makes the heartbeats of later sessions longer by the factor.
 	Slowed func(pace int)
 
 	// Restart stops the broker cleanly and starts it again. Kill ends it without warning and starts it again.
@@ -68,9 +68,8 @@ type Subject struct {
 	// Silence stops all its traffic without either end noticing.
 	Cut     func(s broker.Session, after time.Duration)
 	Silence func(s broker.Session)
-	// Suspend makes a queue hang until resume is called. ConsumerTimeout changes how long a
-	// delivery may stay unacknowledged in sessions and consumers that begin from now on, which is
-	// noticed within a second; 0 restores the default.
+	// Suspend makes a queue hang until resume is called. ConsumerTimeout limits how long a delivery may stay
+	// unacknowledged in new sessions and consumers, and takes effect within a second; 0 restores the default.
 	Suspend         func(queue string) (resume func())
 	ConsumerTimeout func(d time.Duration)
 	// Total is the number of a queue's messages: ready, unsettled, and held dead letters.
@@ -106,7 +105,7 @@ type Features struct {
 // Overdue is the fate of a delivery that stays unacknowledged for too long.
 type Overdue uint8
 
-// The possible effects.
+// The effects on an overdue delivery.
 const (
 	// EndsSession: the channel of its consumer is closed, which ends the session.
 	EndsSession Overdue = iota
@@ -146,7 +145,7 @@ func FeaturesOf(queueType, version string, keeps bool) Features {
 	return f
 }
 
-// majorMinor is the first two numbers of a version; 3.10 if it has none.
+// majorMinor returns the first two numbers of a version; 3.10 if it has none.
 func majorMinor(version string) (major, minor int) {
 	if n, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || n != 2 {
 		return 3, 10
@@ -154,9 +153,9 @@ func majorMinor(version string) (major, minor int) {
 	return major, minor
 }
 
-// WithSubject runs a body on a subject. Each case has its own prefix for names, so the subject need
-// not be empty. The model's runs the body as a task of a kernel, so a body must not fail the test
-// from another goroutine, and must not start any.
+// WithSubject runs a body on a subject. Each case has its own prefix for names, so the subject need not be
+// empty. The model runs the body as a task of a kernel, so a body must not fail the test from another
+// goroutine, and must not start any.
 type WithSubject func(t *testing.T, body func(s Subject))
 
 // Case is one named rule of the contract.
@@ -204,8 +203,8 @@ func (c *Case) queueTypes() []string {
 	return c.Types
 }
 
-// Run runs every case, atOnce at a time, and after them the cases that outlast a restart. It
-// returns how many cases were run, and how many this subject can't do.
+// Run runs every case, atOnce at a time, and after them the cases that outlast a restart. It returns how many
+// cases were run, and how many this subject does not support.
 func Run(t *testing.T, world WithSubject, atOnce int) (ran, skipped int) {
 	ran, skipped = RunCases(t, world, atOnce)
 	restarted, notRestarted := RunRestarts(t, world)
@@ -266,8 +265,8 @@ func restartCases() (n int) {
 	return n
 }
 
-// atATime calls do for 0 to n-1, atOnce at a time. Parallel tests would be as many as there are
-// processors, but cases mostly wait.
+// atATime calls do for 0 to n-1, atOnce at a time. Go limits parallel tests to the number of processors, but
+// cases mostly wait.
 func atATime(atOnce, n int, do func(i int)) {
 	var workers sync.WaitGroup
 	next := make(chan int)
@@ -285,7 +284,7 @@ func atATime(atOnce, n int, do func(i int)) {
 	workers.Wait()
 }
 
-// runOn runs the case and returns true, or false if the subject can't do what it needs.
+// runOn runs the case and returns true, or false if the subject does not support it.
 func (c *Case) runOn(t *testing.T, world WithSubject, queueType, prefix string) (asked bool) {
 	again := true
 	for i, pace := range casePaces {
@@ -300,7 +299,7 @@ func (c *Case) runOn(t *testing.T, world WithSubject, queueType, prefix string) 
 			judge := func(t tester) {
 				b := newFixture(t, &s, queueType, prefix)
 				b.slowDown(pace)
-				defer b.closeSessions() // of a case that has ended in the middle, which may have left a queue that hangs
+				defer b.closeSessions() // of a case that has stopped early, which may have left a queue that hangs
 				c.body(b)
 				b.cleanUp()
 			}
@@ -317,8 +316,8 @@ func (c *Case) runOn(t *testing.T, world WithSubject, queueType, prefix string) 
 	return asked
 }
 
-// casePaces are the factors by which a case is slowed down on a busy machine, after it failed. There a
-// message may expire before it is delivered; a broken rule is broken at every pace.
+// casePaces are the factors by which a case is slowed down on a busy machine, after it failed. On such a
+// machine a message may expire before it is delivered. A broken rule is broken at every pace.
 var casePaces = []int{1, 4, 16}
 
 // slowDown makes all times of the case longer.

@@ -110,7 +110,7 @@ func settleCases() []Case {
 			next := b.openSession()
 			c := b.startConsumer(next, "q", 1)
 			again := b.receiveDelivery(c)
-			c.Ack(d) // nor has this an effect: the new session has no such delivery, whatever its number
+			c.Ack(d) // this has no effect either: the new session has no such delivery, whatever its number
 			b.expectNoDelivery("behind what is not settled", c)
 			b.expect("the session is closed", next.Closed(), false)
 			b.expect("it came again", messageNumber(again), 1)

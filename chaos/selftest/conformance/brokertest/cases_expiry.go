@@ -6,8 +6,8 @@ import (
 	"handoff/core/broker"
 )
 
-// Times to live of the cases: long enough for the earlier steps, short enough to wait for. A busy
-// machine makes them longer.
+// Times to live of the cases: long enough for the earlier steps, short enough to wait for. A busy machine
+// makes them longer.
 const (
 	soon = 250 * time.Millisecond
 	ttl  = 600 * time.Millisecond

@@ -96,8 +96,8 @@ func limitCases() []Case {
 	}
 }
 
-// returnUntilLimit gives the message of the queue q back until it dies of the delivery limit, or more often
-// than any limit, and checks the result. giveBack returns the consumer that may receive it next.
+// returnUntilLimit returns the message of the queue q until it dies of the delivery limit, or more often than
+// any limit, and checks the result. giveBack returns the consumer that may receive it next.
 func (f *fixture) returnUntilLimit(c broker.Consumer, giveBack func(d broker.Delivery) broker.Consumer) {
 	f.t.Helper()
 	returns := limit + 10

@@ -14,7 +14,7 @@ import (
 // routing is the same for every queue type.
 var either = []string{Classic}
 
-// topics are patterns, keys, and which keys match.
+// topics are patterns, keys, and the keys that match.
 var topics = []struct{ pattern, keys string }{
 	{"a.b", "a.b"},
 	{"*", "a;b"},

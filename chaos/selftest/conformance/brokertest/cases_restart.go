@@ -41,7 +41,7 @@ func messageRestartCases() []restartCase {
 				if lived := b.Now() - begin; lived < long {
 					b.errorf("died after %v, the contract says never before %v", lived, long)
 				}
-				// A death while the broker was starting is visible when it is up.
+				// A death during the broker's start is visible when it is up.
 				if late := b.Now() - max(end+long, b.back); !b.Busy && late > b.Late+2*time.Second {
 					b.errorf("died %v late, after %v", late, b.Now()-end)
 				}

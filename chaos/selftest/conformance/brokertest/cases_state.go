@@ -74,7 +74,7 @@ func queueStates(b *fixture) {
 	b.letBrokerSettle()
 	b.expectQueueState(s, "q", broker.QueueState{Exists: true, Consumers: 1})
 	b.cancelConsumer(c)
-	// A quorum queue counts a cancelled consumer as long as that holds a delivery.
+	// A quorum queue counts a cancelled consumer as long as that consumer holds a delivery.
 	left := map[string]int{Quorum: 1}[b.queueType]
 	b.expectQueueState(s, "q", broker.QueueState{Exists: true, Consumers: left})
 	for _, d := range held {

@@ -130,8 +130,7 @@ func declareStuck(b *fixture) {
 	b.expectMessages("q", 1)
 }
 
-// oneOfMany: messages for the queue that hangs wait, and no others do, not even those of the same
-// call.
+// oneOfMany: only messages for the queue that hangs wait. Others do not, not even those of the same call.
 func oneOfMany(b *fixture) {
 	const queues = 12
 	s := b.openSession()

@@ -16,7 +16,7 @@ type subscriber struct {
 	queue   string
 	session broker.Session
 	c       broker.Consumer
-	over    bool // nothing comes any more
+	over    bool // no more deliveries arrive
 }
 
 // heldDelivery is a delivery that the sequence has not settled.
@@ -31,7 +31,7 @@ type heldDelivery struct {
 type replay struct {
 	*fixture
 	seq   sequence
-	pace  time.Duration // how much slower than the subject's own times
+	pace  time.Duration // the factor by which it is slower than the subject's own times
 	want  []observation // nil on the first subject
 	start time.Duration
 	late  bool
@@ -104,7 +104,7 @@ func (r *replay) recordLine(format string, args ...any) {
 }
 
 // recordError records an error of a command that should always succeed. If a busy server closes a session,
-// this counts as a difference, too, but it does not repeat when the sequence is run more slowly.
+// this counts as a difference, too, but it does not recur when the sequence is run more slowly.
 func (r *replay) recordError(what string, err error) {
 	if err != nil {
 		r.recordLine("%s: %v", what, err)
@@ -228,8 +228,8 @@ func (r *replay) endSubscriber(s *subscriber) {
 }
 
 // collectDeliveries receives the deliveries. On the second subject their number is known, and it waits for
-// all of them. On the first it waits until none has come for a full pause. In a mortal sequence
-// both wait until the slot is almost over.
+// all of them. On the first it waits until none has arrived for a full pause. In a mortal sequence both wait
+// until the slot is almost over.
 func (r *replay) collectDeliveries(i int) {
 	byQueue := map[string][]string{}
 	tick, until := r.Pause, r.Now()
@@ -308,10 +308,10 @@ func (r *replay) recordDeliveries(byQueue map[string][]string) {
 	}
 }
 
-// recordLeftovers closes everything and checks what is left.
+// recordLeftovers closes everything and records what is left.
 func (r *replay) recordLeftovers() {
 	for _, s := range r.subs {
-		// Otherwise the remaining consumers of a crowd would receive some of what the first to go
+		// Otherwise the remaining consumers of a crowd would receive messages that the first closed session
 		// returns.
 		if r.seq.crowd && !s.over {
 			r.recordError("a cancel", s.c.Cancel(r.ctx))

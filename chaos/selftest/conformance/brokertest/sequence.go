@@ -13,16 +13,16 @@ const (
 	opPublish    op = iota // A messages into the first queue
 	opUnroutable           // a message that is returned, between two that are not
 	opSubscribe            // to queue A, with prefetch B
-	opAck                  // the A-th oldest of what is held
-	opReject               // likewise
-	opRequeue              // likewise
-	opTwice                // likewise acknowledged twice, which ends its session
+	opAck                  // the A-th oldest held delivery
+	opReject               // the same
+	opRequeue              // the same
+	opTwice                // the same, acknowledged twice, which ends its session
 	opCancel               // the A-th consumer
 	opClose                // the A-th consumer's session
 	opOtherTTL             // a declaration that is refused
 	opDelete               // the first queue is deleted and redeclared
 	opMissing              // consuming from a queue that does not exist
-	opRest                 // nothing: time passes
+	opRest                 // time passes
 	ops          = int(opRest) + 1
 )
 

@@ -15,7 +15,7 @@ func (fi *fixture) cancelExecution(id execution.ID) store.Cancellation {
 	return answers[0]
 }
 
-// failedExecution creates an execution that a worker has run and that has failed for a passing reason.
+// failedExecution creates an execution that a worker has run and that has failed for a temporary reason.
 func (fi *fixture) failedExecution(w store.WorkerKey) execution.Key {
 	fi.t.Helper()
 	key := fi.runningExecution(w)

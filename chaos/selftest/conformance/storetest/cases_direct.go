@@ -33,7 +33,7 @@ func newOffer(runtimes []string, limit int, places ...store.WorkerKey) store.Off
 	return o
 }
 
-// dispatchSummary is the answer of a step: which worker got which row, and the flags.
+// dispatchSummary shows the answer of a step: each dispatched row with its worker, and the flags.
 func dispatchSummary(d store.DueDispatched) string {
 	text := ""
 	for i := range d.Rows {

@@ -8,8 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// endingCases are about which ends a result handles in its own step, and which wait for
-// Orchestrate.
+// endingCases are about the ends that a result handles in its own step, and those that wait for Orchestrate.
 func endingCases() []Case {
 	completed := func(key execution.Key) store.Finish { return store.Finish{Key: key, To: execution.Completed} }
 	return []Case{

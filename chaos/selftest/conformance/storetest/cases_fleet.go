@@ -9,8 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// fleetCases are about which workers may get work: the reports of workers, the orders of operators,
-// and pins.
+// fleetCases are about the workers that may get work: their reports, the orders of operators, and pins.
 func fleetCases() []Case {
 	return []Case{
 		{"a dispatch fills a worker up to its limit and not beyond", func(b *fixture) {

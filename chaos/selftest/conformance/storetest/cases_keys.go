@@ -8,7 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// keyCases are about idempotency keys: how long one belongs to an execution, and who has it then.
+// keyCases are about idempotency keys: how long a key belongs to an execution, and its next owner.
 func keyCases() []Case {
 	return []Case{
 		{"a key returns the row that it created until its time is over, whether or not it was forgotten", func(b *fixture) {

@@ -29,7 +29,7 @@ func deadLetterBulkCases() []Case {
 }
 
 func deadLetterDiscardCases() []Case {
-	// discard shows the result of a call, and which letters are open after it, by their place.
+	// discard shows the result of a call, and the places of the letters that are open after it.
 	discard := func(b *fixture, d store.DeadLetterDiscard) string {
 		b.t.Helper()
 		if d.Limit == 0 {

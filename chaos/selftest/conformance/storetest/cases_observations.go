@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// observedReclaim is a reclaim of the timeout monitor that is only to be observed.
+// observedReclaim returns a reclaim of the timeout monitor that is only to be observed.
 func observedReclaim(key execution.Key, cause store.ReclaimCause, age time.Duration) store.Reclaim {
 	return store.Reclaim{
 		Key: key, Cause: cause, Age: age, By: execution.TimeoutMonitor, Reason: execution.DispatchTimeout,

@@ -21,7 +21,7 @@ func (fi *fixture) claimedFor(others int, demands ...store.Demand) string {
 	return idList(ids...)
 }
 
-// orderCases are about which rows come first.
+// orderCases are about the order of rows.
 func orderCases() []Case {
 	return []Case{
 		{"a row that has ripened comes before one that was due later", func(b *fixture) {

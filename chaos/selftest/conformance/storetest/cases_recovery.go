@@ -453,8 +453,8 @@ func terminalCases() []Case {
 	}
 }
 
-// expectBehind takes a row back for a cause that would count and fail, and expects neither, because
-// the row waited behind others.
+// expectBehind reclaims a row for a cause that would count and fail, and expects neither, because the row
+// waited behind others.
 func (fi *fixture) expectBehind(w store.WorkerKey, key execution.Key) {
 	fi.t.Helper()
 	blamed := len(fi.readWorker(w).Expired)

@@ -11,7 +11,7 @@ import (
 // keptFor is the retention of everything in the cases.
 const keptFor = time.Hour
 
-// purgeStep makes one step that begins at the beginning.
+// purgeStep makes one step that begins at the first row.
 func (fi *fixture) purgeStep(what store.Kept, limit int) store.Purged {
 	fi.t.Helper()
 	done, err := fi.Store.Purge(fi.ctx, store.Purge{What: what, Age: keptFor, Limit: limit})
@@ -25,7 +25,7 @@ func (fi *fixture) purgeAll(what store.Kept) int {
 	return fi.purgeStep(what, enough).Removed
 }
 
-// remainingRows says which of the executions are still there.
+// remainingRows lists which of the executions still exist.
 func (fi *fixture) remainingRows(ids ...execution.ID) string {
 	fi.t.Helper()
 	rows, err := fi.Store.Executions(fi.ctx, ids)
@@ -181,7 +181,7 @@ func retentionCases() []Case {
 	}...)
 }
 
-// heartbeatError is the error of a heartbeat.
+// heartbeatError returns the error of a heartbeat.
 func heartbeatError(b *fixture, w store.WorkerKey) error {
 	_, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: 9, Lease: Lease})
 	return err
@@ -381,7 +381,7 @@ func executionRetentionCases() []Case {
 	}
 }
 
-// stopWorker stops a worker whose queues are deleted then.
+// stopWorker stops a worker and marks its queues as deleted.
 func (fi *fixture) stopWorker(w store.WorkerKey) {
 	fi.must(fi.Store.SetLifecycle(fi.ctx, w, execution.Stopped))
 	fi.queuesGone(w)

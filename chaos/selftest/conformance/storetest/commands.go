@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// op is the kind of a command: one for every method of the store that clients and processes share,
-// and one for time.
+// op is the kind of a command: one for every method of the store that clients and processes share, and one
+// for time.
 type op uint8
 
 const (
@@ -60,12 +60,12 @@ var weights = [ops]int{
 	opCancel: 5, opChain: 1, opList: 1, opForgetKeys: 1, opFreeSlots: 1, opSetCordon: 2, opClock: 1, opActions: 1, opSettle: 4, opDispatchDue: 6,
 }
 
-// item is one part of a batch: its subject, and the way in which it is varied.
+// item is one part of a batch: its subject, and the numbers that vary it.
 type item struct{ row, worker, twist, a, b int }
 
-// command is one step of a sequence, as data: every subject gets the same. Its numbers are below
-// 16. A number that selects something is taken modulo the number of choices. The largest numbers
-// select nearly lawful variants, so that shrinking makes a command plain.
+// command is one step of a sequence, as data: every subject gets the same. Its numbers are below 16. A number
+// that selects something is taken modulo the number of choices. The largest numbers select almost valid
+// variants, so that shrinking makes a command plain.
 type command struct {
 	op    op
 	a, b  int
@@ -104,8 +104,8 @@ func sequenceGenerator(length int) *rapid.Generator[[]command] {
 	return rapid.SliceOfN(one, length, length)
 }
 
-// drawEvenly draws a number with this many bits. The library's own integers prefer small ones, which
-// suits values and not choices; its single bits do not.
+// drawEvenly draws a number with this many bits. The library's own integers prefer small ones, which suits
+// values and not choices. Its single bits are unbiased.
 func drawEvenly(t *rapid.T, bits int) int {
 	n := 0
 	for range bits {

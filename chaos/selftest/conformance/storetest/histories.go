@@ -36,12 +36,11 @@ type Shape struct {
 	Only []string
 }
 
-// Linearizable makes simultaneous calls from many clients, drawn by the seed. It judges whether
-// each answer about one row could have been given at one moment between the call and its return:
-// whether the model gives the same answers in some order of the calls that keeps calls that did not
-// overlap in their order. Each row of a call has its own moment, because a failed statement is
-// repeated row by row. It returns the history of the first cell that can't be explained, or "", and
-// how many calls were made. Both stores must be empty.
+// Linearizable makes simultaneous calls from many clients, drawn by the seed. It judges whether each answer
+// about one row could have been given at one moment between the call and its return: whether the model gives
+// the same answers in some order of the calls that keeps calls that did not overlap in their order. Each row
+// of a call has its own moment, because a failed statement is repeated row by row. It returns the history of
+// the first cell that can't be explained, or "", and the number of calls. Both stores must be empty.
 func Linearizable(t *testing.T, subject store.Store, model State, seed uint64, shape Shape) (unexplained string, calls int) {
 	t.Helper()
 	cells := make([]*cell, shape.Cells)
@@ -137,8 +136,8 @@ type row struct {
 	n int
 }
 
-// nothing is the answer of a call that had no effect and promises none: the store was not
-// available, or a claim for scheduling or a mark passed over a row that another call had locked.
+// nothing is the answer of a call that had no effect and promises none: the store was not available, or a
+// claim for scheduling or a mark skipped a row that another call had locked.
 const nothing = "nothing"
 
 // cell is two executions and their worker.
@@ -146,7 +145,7 @@ type cell struct {
 	name   string
 	ids    []execution.ID
 	worker store.WorkerKey
-	ctx    context.Context //nolint:containedctx // a test's
+	ctx    context.Context //nolint:containedctx // the context of a test
 
 	mu      sync.Mutex
 	history []porcupine.Operation
@@ -159,7 +158,7 @@ func newCell(n int) *cell {
 	return &cell{name: fmt.Sprint("cell", n), ctx: context.Background(), seen: make(map[execution.ID]execution.Execution), beat: 1}
 }
 
-// keyedAction is the action of which clients create one execution, under a key of the same name.
+// keyedAction returns the action of which clients create one execution, under a key of the same name.
 func (c *cell) keyedAction() string { return c.name + "-keyed" }
 
 func (c *cell) runtimeName(n int) string { return fmt.Sprint(c.name, "-", n) }
@@ -208,7 +207,7 @@ func (c *cell) recordOperation(o porcupine.Operation) {
 	c.history = append(c.history, o)
 }
 
-// rememberRows remembers the latest state of an execution in an answer, for the next calls.
+// rememberRows stores the latest state of an execution in an answer, for the next calls.
 func (c *cell) rememberRows(rows ...execution.Execution) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,7 +265,7 @@ func (c *cell) rowText(e *execution.Execution) string {
 		!e.PublishedAt.IsZero(), !e.Ended.IsZero(), !e.OrchestratedAt.IsZero(), !e.CancelRequestedAt.IsZero())
 }
 
-// porcupineModel is the model in the form that porcupine needs.
+// porcupineModel returns the model in the form that porcupine needs.
 func (c *cell) porcupineModel(model State) porcupine.Model {
 	type state struct {
 		State
@@ -372,7 +371,7 @@ func (c *cell) unexplainedHistory(model State) string {
 	return b.String()
 }
 
-// reclaimOf is a reclaim for a cause that needs no moment.
+// reclaimOf returns a reclaim for a cause that needs no moment.
 func reclaimOf(key execution.Key, cause store.ReclaimCause, fail bool) store.Reclaim {
 	r := store.Reclaim{
 		Key: key, Cause: cause, By: execution.Reconciler, Reason: execution.WorkerLost, To: execution.Abandoned,

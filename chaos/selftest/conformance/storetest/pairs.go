@@ -47,9 +47,9 @@ func Ungenerated(writes []Write) []string {
 type Write struct {
 	// Method is the store's method; Name describes the arguments.
 	Method, Name string
-	// Meets lists what the call can wait for besides the rows that it locks: "key new" for the row
-	// of an unused idempotency key, "name new" for a worker's name, "turn" for its turn to dispatch
-	// to the stage's worker.
+	// Meets lists what the call can wait for, apart from the rows that it locks: "key new" for the row of an
+	// unused idempotency key, "name new" for a worker's name, "turn" for its turn to dispatch to the stage's
+	// worker.
 	Meets []string
 	// Passes reports whether the call skips rows that another call has locked. skipped is its answer in that
 	// case, nil for passed.
@@ -150,12 +150,12 @@ func (s Situation) Prepare(t *testing.T, subject Subject) *Stage {
 	return st
 }
 
-// many is more than there are rows in a situation.
+// many exceeds the number of rows in any situation.
 const many = 100
 
-// Shown shows the answers of two calls and everything that can be read afterwards, so that two
-// stores that behave alike show the same. It ends with calls that reveal state which no reader
-// shows: heartbeats, and a claim of all rows that can be scheduled.
+// Shown shows the answers of two calls and everything that can be read afterwards, so that two stores that
+// behave alike show the same. It ends with calls that reveal state which no reader shows: heartbeats, and a
+// claim of all rows that can be scheduled.
 func (st *Stage) Shown(s store.Store, answers ...Answer) string {
 	p := newPlayer(Subject{Store: s})
 	p.begin, p.known = st.begin, slices.Clone(st.known)

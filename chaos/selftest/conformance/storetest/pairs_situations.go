@@ -11,7 +11,7 @@ import (
 // scheduling finds the intended row or none.
 var free = execution.Action{Ref: "python.free", Runtime: "python", Entrypoint: "free", Timeout: RunTimeout, MaxRetries: 1}
 
-// keyAge is the age of the key "old", and the age at which ForgetKeys forgets it.
+// keyAge is the age of the key "old", and the age from which ForgetKeys forgets it.
 const keyAge = time.Second
 
 // Situations returns the states in which calls meet. Each has two rows in one status: one of an action with a

@@ -11,8 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// Writes returns the calls that are made to meet: every writing method, about the rows and the
-// worker of the stage, whether or not it has an effect there.
+// Writes returns the calls that meet: every writing method, about the rows and the worker of the stage,
+// whether or not it has an effect there.
 func (st *Stage) Writes() []Write {
 	return slices.Concat(st.userWrites(), st.schedulingWrites(), st.recoveryWrites(), st.fleetWrites(), st.workerWrites(), st.purgeWrites(), st.manualEdits())
 }

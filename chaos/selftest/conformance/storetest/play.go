@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// The values from which commands choose; lawful and common ones come first.
+// The values from which commands choose. Valid and common ones come first.
 
 func pick[T any](n int, of ...T) T { return of[n%len(of)] }
 
@@ -19,8 +19,8 @@ func pickAge(n int) time.Duration {
 	return pick(n, 0, 0, 5*time.Second, 10*time.Second, time.Microsecond, 1500*time.Nanosecond, -time.Second)
 }
 
-// pickDelay differs for every place of a batch, because the order is open among rows that one call
-// makes due at the same moment.
+// pickDelay differs for every place of a batch, because the order is open among rows that one call makes due
+// at the same moment.
 func pickDelay(n, place int) time.Duration {
 	d := pick(n, 0, 0, 3*time.Second, 1500*time.Nanosecond, 5*time.Second, -time.Second)
 	if d > 0 {
@@ -67,7 +67,7 @@ func pickReason(n int) execution.Reason {
 	return pick(n, execution.WorkerLost, execution.Connection, execution.NoReason, execution.Validation, execution.RunTimeout)
 }
 
-// prepareStore gives a sequence its first objects.
+// prepareStore creates the first objects of a sequence.
 func (p *player) prepareStore() {
 	err := p.Store.PutActions(p.ctx, Actions())
 	if err != nil {
@@ -83,7 +83,7 @@ func (p *player) prepareStore() {
 	}
 }
 
-// activateWorker makes a worker fit for work.
+// activateWorker makes a worker eligible for work.
 func (p *player) activateWorker(w store.WorkerKey) {
 	_, err := p.Store.Heartbeat(p.ctx, store.Beat{WorkerKey: w, Number: 1, Lease: Lease, ConsumerAlive: true})
 	p.recordLine("heartbeat: %s, active: %s", errorKind(err), errorKind(p.Store.SetLifecycle(p.ctx, w, execution.Active)))
@@ -98,8 +98,8 @@ func (p *player) createExecutions(items []store.NewExecution) {
 	}
 }
 
-// registration returns a registration, which names the latest incarnation as its predecessor unless
-// it is stale.
+// registration is a request to register. It names the latest incarnation as its predecessor unless it is
+// stale.
 type registration struct {
 	store.Registration
 	stale bool
@@ -166,7 +166,7 @@ func (p *player) chooseIncarnation(n int, wanted store.WorkerKey) store.WorkerKe
 	return p.known[n%len(p.known)]
 }
 
-// chooseFitWorker is a worker that may get work, if there is one.
+// chooseFitWorker chooses a worker that may get work, if there is one.
 func (p *player) chooseFitWorker(n int) store.WorkerKey {
 	var fit []store.WorkerKey
 	for i := range p.workers {
@@ -193,7 +193,7 @@ func rowOwner(e *execution.Execution) store.WorkerKey {
 	return store.WorkerKey{ID: e.Worker, Incarnation: e.Incarnation}
 }
 
-// prerequisite are the statuses that a command is about, and the command that leads to them.
+// prerequisite has the statuses that a command needs, and the command that leads to them.
 type prerequisite struct {
 	statuses []execution.Status
 	by       op
@@ -283,7 +283,7 @@ func (p *player) newExecutions(c command) []store.NewExecution {
 	return items
 }
 
-// choosePin returns mostly no worker, else a registered one.
+// choosePin returns mostly no worker, otherwise a registered one.
 func (p *player) choosePin(n int) execution.WorkerID {
 	if n < 9 || len(p.known) == 0 {
 		return 0

@@ -59,7 +59,7 @@ func (p *player) asExecutor(c command) {
 	}
 }
 
-// settleChildren mostly names chains whose children are to be settled.
+// settleChildren mostly names chains whose children are waiting to be settled.
 func (p *player) settleChildren(c command) {
 	var chains []execution.ID
 	for i := range p.rows {
@@ -79,7 +79,7 @@ func (p *player) settleChildren(c command) {
 	}
 }
 
-// callingExecutor is the calling executor: mostly the one that holds the row.
+// callingExecutor returns the calling executor: mostly the one that holds the row.
 func (p *player) callingExecutor(c command, holder string) string {
 	if holder != "" && c.a < 13 {
 		return holder
@@ -154,7 +154,7 @@ func (p *player) parkRows(c command) {
 	}
 }
 
-// causeStatuses are the causes with the statuses that they cover, as a part would use them.
+// causeStatuses are a cause and the statuses that it covers, as the core's parts use them.
 type causeStatuses struct {
 	cause    store.ReclaimCause
 	statuses []execution.Status
@@ -204,8 +204,8 @@ func (p *player) orchestrateRows(c command) {
 		}
 		os = append(os, o)
 		if o.Retry != nil && p.parents[p.chainOf(key.ID)] {
-			// The stores may number its retry differently, and the order of equal rows depends on
-			// numbers, so it comes alone.
+			// The stores may number its retry differently, and the order of equal rows depends on numbers, so
+			// it is the only item.
 			os = os[len(os)-1:]
 			break
 		}

@@ -14,8 +14,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// StepsVariable sets how many commands of random sequences are compared, and SeedVariable the first
-// sequence. A failure names it.
+// StepsVariable sets how many commands of random sequences are compared, and SeedVariable the first sequence.
+// A failure names it.
 const (
 	StepsVariable = "HANDOFF_CONFORMANCE_STEPS"
 	SeedVariable  = "HANDOFF_CONFORMANCE_SEED"
@@ -40,7 +40,7 @@ const length = 60
 // subjectPair are the two compared subjects.
 type subjectPair struct{ reference, subject WithSubject }
 
-// compareCommands plays a sequence to both.
+// compareCommands plays a sequence to both subjects.
 func (sp subjectPair) compareCommands(t *testing.T, commands []command) (difference string, want []observation) {
 	t.Helper()
 	var got []observation

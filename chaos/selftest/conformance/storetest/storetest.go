@@ -35,8 +35,8 @@ type Subject struct {
 	Foreign func(id execution.ID, write bool)
 }
 
-// WithSubject runs a body on a fresh, empty subject. The model's runs it as a task of a kernel, so
-// a body must not fail the test from another goroutine, and must not start any.
+// WithSubject runs a body on a fresh, empty subject. The model runs it as a task of a kernel, so a body must
+// not fail the test from another goroutine, and must not start any.
 type WithSubject func(t *testing.T, body func(s Subject))
 
 // Lease is the lease of every worker of the suite; DispatchTimeout of every dispatch; RunTimeout of
@@ -105,7 +105,7 @@ func (fi *fixture) activeWorker(name string) store.WorkerKey {
 	return w
 }
 
-// Actions are the actions of which cases and sequences can create executions.
+// Actions returns the actions of which cases and sequences can create executions.
 func Actions() []execution.Action {
 	return []execution.Action{
 		{Ref: "shell.echo", Runtime: "shell", Entrypoint: "echo", Timeout: RunTimeout, MaxRetries: 2, RetriedExitCodes: execution.NewExitCodes(1, 75)},
@@ -265,7 +265,7 @@ func Run(t *testing.T, world WithSubject) {
 	}
 }
 
-// RunCase runs one case on a subject on which nothing has happened yet.
+// RunCase runs one case on a fresh subject.
 func RunCase(t *testing.T, c Case, s Subject) {
 	b := &fixture{Subject: s, t: t, ctx: context.Background()}
 	b.must(s.Store.PutActions(b.ctx, Actions()))

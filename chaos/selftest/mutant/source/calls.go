@@ -65,8 +65,7 @@ func (s *site) makesMovableCall(st ast.Stmt) bool {
 	return false
 }
 
-// dropErrors finds the candidates of the operator errors: it skips the branch of an error, or loses
-// an error.
+// dropErrors adds the candidates of the operator errors: it skips the branch of an error, or loses an error.
 func dropErrors(s *site) {
 	s.visitNodes(func(n ast.Node, _ []ast.Node) {
 		switch n := n.(type) {

@@ -48,8 +48,8 @@ func lotHash(seed string, c *Candidate) [sha256.Size]byte {
 	return sha256.Sum256([]byte(seed + "\x00" + c.ID))
 }
 
-// Spread orders a sample so that every beginning of it has the operators in about the proportion of
-// their quotas: a measurement that is cut short is then still a sample.
+// Spread orders a sample so that every prefix of it has the operators in about the proportion of their
+// quotas. So a measurement that is cut short is still a sample.
 func Spread(drawn []*Candidate) []*Candidate {
 	of, at := map[string]int{}, map[*Candidate]float64{}
 	for _, c := range drawn {

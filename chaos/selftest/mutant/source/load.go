@@ -183,7 +183,7 @@ func nameOf(d *ast.FuncDecl) string {
 	return name + "." + d.Name.Name
 }
 
-// unfitReason says why a function can't have mutants; empty if it can.
+// unfitReason returns the reason why a function can't have mutants; empty if it can.
 func unfitReason(fn *function) string {
 	d := fn.decl
 	switch {

@@ -16,9 +16,9 @@ import (
 	"handoff/chaos/overlay"
 )
 
-// Variable is the environment variable with the mutant's number, counted from 1, for a process that
-// was built with an overlay. Without it, or with a text that is no number of a mutant, the process
-// runs the unchanged core and reports nothing.
+// Variable is the environment variable for the number of the mutant that a process runs, counted from 1. The
+// process must have been built with an overlay. If the variable is missing or not a mutant's number, the
+// process runs the unchanged core and reports nothing.
 const Variable = "HANDOFF_SOURCE_MUTANT"
 
 // module begins the import paths of this module. Operators change only its own enumerations.
@@ -42,7 +42,7 @@ type generatedFile struct {
 	spans []span
 }
 
-// withMutants returns the text of a file with its mutants; numbers has the number of each.
+// withMutants returns the text of a file with its mutants. numbers maps each mutant to its number.
 func (f *file) withMutants(mutants []*Candidate, numbers map[*Candidate]int) generatedFile {
 	byFunction := map[*function][]*Candidate{}
 	var order []*function
@@ -116,12 +116,12 @@ func (fu *function) literalEdit(mutants []*Candidate, numbers map[*Candidate]int
 	return edit{from, to, text}
 }
 
-// copyName is the name of the copy of a function with a mutant.
+// copyName returns the name of the copy of a function with a mutant.
 func copyName(d *ast.FuncDecl, number int) string {
 	return fmt.Sprintf("%s__m%d", d.Name.Name, number)
 }
 
-// copyText is the text of a function's copy.
+// copyText returns the text of a function's copy.
 func (fu *function) copyText(m *Candidate, number int) string {
 	f, d := fu.file, fu.decl
 	from, to := fu.textRange()
@@ -318,7 +318,8 @@ func (i importerOf) Import(path string) (*types.Package, error) {
 	return nil, fmt.Errorf("%s does not import %s", i.of.Path(), path)
 }
 
-// standIn declares what switchText uses of os or strconv, for a package that does not import it.
+// standIn declares the functions of os or strconv that switchText uses, for a package that does not import
+// it.
 func standIn(path string) *types.Package {
 	p := types.NewPackage(path, path)
 	str, number := types.Typ[types.String], types.Typ[types.Int]
@@ -359,7 +360,7 @@ func (c *Catalog) Overlay(dir string, mutants []*Candidate) (string, error) {
 		switch {
 		case byFile[f] != nil:
 			errs = append(errs, add(f.path, f.withMutants(byFile[f], numbers).text))
-		case sql: // a constant may consist of another file's
+		case sql: // a constant may use another file's constant
 			errs = append(errs, add(f.path, []byte(applyEdits(f.src, 0, len(f.src), f.constantsToVariables()))))
 		}
 		if at := filepath.Join(filepath.Dir(f.path), switchFile); replace[at] == "" {

@@ -63,9 +63,9 @@ func (s *site) changeToNeighbours(whole ast.Expr, name *ast.Ident) {
 	}
 }
 
-// enumerationOf returns all constants of c's type in its package, by value; nil if the type is not of
-// this module. The names of figures in core/telemetry do not count as an enumeration: dashboards
-// read them, and no part of the core decides by them.
+// enumerationOf returns all constants of c's type in its package, by value; nil if the type is not of this
+// module. The names of figures in core/telemetry are no enumeration: dashboards read them, and no part of the
+// core decides by them.
 func enumerationOf(c *types.Const) []*types.Const {
 	named, ok := types.Unalias(c.Type()).(*types.Named)
 	if !ok || c.Pkg() == nil || named.Obj().Pkg() != c.Pkg() || !strings.HasPrefix(c.Pkg().Path(), module) ||

@@ -31,8 +31,8 @@ func (s *site) addReplacement(n ast.Node, by string) {
 	s.addCandidate(n.Pos(), []edit{s.replacementEdit(n, by)}, "%s replaced by %s", quoteSource(s.sourceText(n)), quoteSource(by))
 }
 
-// addOmission adds a candidate in which a statement is left out, that is not executed. It stays in the
-// text, so that the compiler does not report unused variables and imports.
+// addOmission adds a candidate in which a statement is not executed. It stays in the text, so that the
+// compiler does not report unused variables and imports.
 func (s *site) addOmission(n ast.Stmt, what string) {
 	s.addCandidate(n.Pos(), []edit{s.replacementEdit(n, "if false { "+s.sourceText(n)+" }")}, "%s %s left out", what, quoteSource(s.sourceText(n)))
 }
@@ -119,7 +119,7 @@ func (s *site) isTextOnly(st ast.Stmt) bool {
 	return false
 }
 
-// calleeOf is the name of a called function and its object; empty and nil for anything else.
+// calleeOf returns the name of a called function and its object; empty and nil for anything else.
 func (s *site) calleeOf(call *ast.CallExpr) (string, types.Object) {
 	switch fun := ast.Unparen(call.Fun).(type) {
 	case *ast.Ident:
@@ -183,7 +183,7 @@ func isInteger(t types.Type) bool {
 	return ok && b.Info()&types.IsInteger != 0
 }
 
-// parentOf is the innermost of the nodes above.
+// parentOf returns the innermost of the nodes above.
 func parentOf(above []ast.Node) ast.Node {
 	if len(above) == 0 {
 		return nil

@@ -1,23 +1,23 @@
-// Package source makes mutants from the core's own source text: small mistakes that nobody chose.
+// Package source makes mutants from the core's own source text: small mistakes that were not chosen by hand.
 //
-// The authors of the harness's rules (its invariants, for example) also write the planted mutants
-// (package mutant). A harness that kills all of those only shows what its authors thought of. Here
-// an operator is a kind of mistake, such as "the branch of an error is not taken". It is applied
-// wherever it fits, and each way to apply it is a candidate. A sample of the candidates is drawn by
-// a hash. The share of the sample that the harness kills is its score.
+// The authors of the harness's rules (its invariants, for example) also write the planted mutants (package
+// mutant). A harness that kills all of those only shows what its authors thought of. Here an operator is a
+// kind of mistake, such as "the branch of an error is not taken". It is applied wherever it fits, and each
+// way to apply it is a candidate. A sample of the candidates is drawn by a hash. The share of the sample that
+// the harness kills is its score.
 //
-// Nobody could fit operators, quotas and the rule of the draw (Draw) to the rules that the score
-// measures: they were committed before, and the hash of that commit is the seed of the draw
-// (Seed). A change of an operator or of a quota makes a new sample and needs a new seed. The old and
-// the new score are then not comparable.
+// Nobody could fit operators, quotas and the rule of the draw (Draw) to the rules that the score measures:
+// they were committed before, and the hash of that commit is the seed of the draw (Seed). A change of an
+// operator or of a quota makes a new sample and needs a new seed. The old and the new score are then not
+// comparable.
 //
-// There are two sets of candidates: the Go code of the core that the simulator runs, and the SQL
-// statements of the PostgreSQL adapter, which it does not run. Load lists one of them.
+// There are two sets of candidates: the Go code of the core that the simulator runs, and the SQL statements
+// of the PostgreSQL adapter, which it does not run. Load lists one of them.
 //
-// The core contains nothing of this. Overlay writes copies of the mutated functions beside the
-// originals into files of a temporary folder, and `go build -overlay` compiles these files instead.
-// Each original asks at its start which mutant the process was started with (Variable). A mutated
-// SQL statement is chosen when the process starts. One build serves all mutants.
+// The core contains nothing of this. Overlay writes copies of the mutated functions beside the originals into
+// files of a temporary folder, and `go build -overlay` compiles these files instead. Each original asks at
+// its start which mutant the process was started with (Variable). A mutated SQL statement is chosen when the
+// process starts. One build serves all mutants.
 package source
 
 import (
@@ -37,8 +37,8 @@ type Candidate struct {
 	// File is the base name of the file, Line the line of the change.
 	File string `json:"file"`
 	Line int    `json:"line"`
-	// Func is the function's name, with its receiver; for SQL, the name of the statement's variable
-	// or constant.
+	// Func is the function's name, with its receiver. For SQL it is the name of the statement's variable or
+	// constant.
 	Func string `json:"func"`
 	// Operator is the name of the operator.
 	Operator string `json:"operator"`
@@ -124,10 +124,9 @@ type scope struct {
 	without []string
 }
 
-// simulatedScopes is the simulated core. Subfolders have adapters to the real world, which the simulator
-// replaces by models. A file is left out if two seeds of every scenario run less than half of its
-// statements: such files read files, arguments and bytes, and print lists, which only the daemons
-// do.
+// simulatedScopes returns the simulated core. Subfolders have adapters to the real world, which the simulator
+// replaces by models. A file is left out if two seeds of every scenario run less than half of its statements.
+// Such files read files, arguments and bytes, and print lists, which only the daemons do.
 func simulatedScopes() []scope {
 	return []scope{
 		{dir: "core/executor"},
@@ -146,5 +145,5 @@ func simulatedScopes() []scope {
 	}
 }
 
-// statementScopes is where the SQL is.
+// statementScopes returns the package with the SQL.
 func statementScopes() []scope { return []scope{{dir: "core/store/postgres"}} }

@@ -124,7 +124,7 @@ func TestQuotasSumToSample(t *testing.T) {
 	}
 }
 
-// made are candidates of one operator, `each` for every function.
+// made returns candidates of one operator, `each` for every function.
 func made(operator string, functions, each int) []*Candidate {
 	var list []*Candidate
 	for f := range functions {

@@ -11,9 +11,9 @@ import (
 	"handoff/core/execution"
 )
 
-// The statements of the PostgreSQL adapter are texts in package variables and constants. An
-// operator's result need not be valid SQL, which only a server can decide. A candidate that the
-// server refuses to prepare is no mutant. The caller names it to Draw, which takes the next one.
+// The statements of the PostgreSQL adapter are texts in package variables and constants. An operator's result
+// need not be valid SQL, which only a server can decide. A candidate that the server refuses to prepare is no
+// mutant. The caller passes it to Draw, which draws the next one instead.
 
 // addStatements adds the candidates in the statements of one file: in its raw string literals.
 func (c *Catalog) addStatements(f *file) {

@@ -1,5 +1,5 @@
-// Command measure measures the harness: what share of a sample of small mistakes in the core's own
-// source does the library of scenarios kill? It answers on a page.
+// Command measure measures the harness: it reports which share of a sample of small mistakes in the core's
+// own source the library of scenarios kills. It writes the answer to a page.
 package main
 
 import (
@@ -22,15 +22,14 @@ import (
 	"handoff/reports"
 )
 
-// The default numbers of seeds of each scenario and profile for a mutant, unvaried and varied. A
-// surviving mutant takes about fifteen seconds of one processor; more seeds find
-// little.
+// The default numbers of seeds of each scenario and profile for a mutant, plain and varied. A surviving
+// mutant takes about fifteen seconds of one processor; more seeds find little.
 const (
 	sourceSeeds       = 2
 	sourceVariedSeeds = 2
 )
 
-// prefix begins what the program says about its own failure.
+// prefix begins the program's reports of its own failures.
 const prefix = "measure: "
 
 const help = `measure [flags]                       measure, or go on with an interrupted measurement
@@ -158,7 +157,7 @@ func (o *options) checkFlags() (err error) {
 	return nil
 }
 
-// putTogether puts the results of all shares together, and makes the page if it is wanted. Proofs about survivors
+// putTogether merges the results of all shares, and makes the page if it is requested. Proofs about survivors
 // are written once the survivors are known, so the page may come from a later commit than its results.
 func (o *options) putTogether(files []string) error {
 	var all *score.Results
@@ -193,8 +192,8 @@ func (o *options) putTogether(files []string) error {
 	return o.writePage(all)
 }
 
-// readResults reads results that may come from another machine. Everything in them that people see must
-// be printable.
+// readResults reads results that may come from another machine. All texts for readers in them must be
+// printable.
 func readResults(file string) (*score.Results, error) {
 	results, there, err := score.Read(file)
 	switch {
@@ -212,7 +211,7 @@ func readResults(file string) (*score.Results, error) {
 	return results, nil
 }
 
-// writePage writes the page of the score, if it is wanted.
+// writePage writes the page of the score, if it is requested.
 func (o *options) writePage(results *score.Results) error {
 	if o.into == "" {
 		return nil

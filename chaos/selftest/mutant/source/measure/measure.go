@@ -46,7 +46,7 @@ func measureSource(ctx context.Context, o options) error {
 	return o.writePage(m.results)
 }
 
-// buildFolder is the folder of the build.
+// buildFolder makes the folder of the build, and returns its path.
 func (o *options) buildFolder() (string, error) {
 	work, err := o.keep, error(nil)
 	if work == "" {
@@ -103,7 +103,7 @@ type measurement struct {
 	cpu     float64
 }
 
-// moduleRoot is the folder of the sources that are mutated.
+// moduleRoot returns the folder of the sources that are mutated.
 func moduleRoot() (string, error) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Path}} {{.Dir}}").Output()
 	var name, dir string
@@ -196,7 +196,7 @@ func (m *measurement) buildMutants(ctx context.Context, catalog *source.Catalog)
 	if m.overlay, err = catalog.Overlay(m.work, m.full); err != nil {
 		return brokenError("%v", err)
 	}
-	// Guarded like the program of make chaos, so that the score is valid for its runs.
+	// The build is guarded like the program of make chaos, so that the score is valid for its runs.
 	guarded, err := weave.Write(m.root, m.overlay, filepath.Join(m.work, "guarded"), weave.Guard)
 	if err != nil {
 		return brokenError("%v", err)
@@ -236,8 +236,8 @@ func (m *measurement) sourceRun(ctx context.Context, args ...string) *exec.Cmd {
 	return exec.CommandContext(ctx, m.bin, all...) //nolint:gosec // the program that was built for this
 }
 
-// harnessRevision is the commit of the harness and the core, with "-dirty" appended if files have changed
-// since. The page of the score does not count: one measurement writes it, and the next adds to it.
+// harnessRevision returns the commit of the harness and the core, with "-dirty" appended if files have
+// changed since. The page of the score does not count: one measurement writes it, and the next adds to it.
 func harnessRevision(root string) string {
 	git := func(args ...string) string {
 		out, err := exec.Command("git", append([]string{"-C", root}, args...)...).Output() //nolint:gosec // fixed commands
@@ -270,7 +270,7 @@ func newResults(c *source.Catalog, commit string, sql bool) *score.Results {
 	return r
 }
 
-// runMutants runs the sample, as many mutants at a time as there are processors.
+// runMutants runs the sample, --parallel mutants at a time.
 func (m *measurement) runMutants(ctx context.Context, order []*source.Candidate, one func(context.Context, *source.Candidate) error) error {
 	jobs := make(chan *source.Candidate)
 	var group sync.WaitGroup
@@ -354,8 +354,7 @@ func (m *measurement) completeMutant(ctx context.Context, c *source.Candidate) e
 
 // judgeMutant runs the library with one mutant.
 func (m *measurement) judgeMutant(ctx context.Context, c *source.Candidate) (*score.Result, error) {
-	// The process itself ends a hanging run; this limit is for a process that hangs outside of a
-	// run.
+	// The process itself ends a hanging run. This limit is for a process that hangs outside of a run.
 	limit, cancel := context.WithTimeout(ctx, 10*time.Minute+time.Duration(m.size.Seeds+m.size.Varied)*2*time.Minute)
 	defer cancel()
 	out := filepath.Join(m.work, fmt.Sprintf("result%d.json", m.numbers[c]))

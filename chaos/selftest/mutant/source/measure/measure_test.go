@@ -61,8 +61,8 @@ func TestFileWithoutResultsIsRefused(t *testing.T) {
 	}
 }
 
-// A file that can't be written is refused before anything is measured, and a measurement that is
-// interrupted early says so.
+// A file that can't be written is refused before anything is measured. A measurement that is interrupted
+// early reports that.
 func TestMeasurementNeedsWritableFile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("lists the candidates of the core")
@@ -92,7 +92,7 @@ func results(t *testing.T, text string) string {
 	}
 	r := &score.Results{
 		Seed: "seed", Core: "core", Commit: "commit", Size: score.Size{Seeds: 2, Varied: 1}, Asked: 5, Unjudged: []string{"calm (hardened, varied), seed 1"},
-		// More than is measured here, because the proofs are about the real sample.
+		// The numbers exceed what is measured here, because the proofs are about the real sample.
 		Quotas: []score.Quota{{Operator: "guards", Quota: 6}}, LeftOut: map[string]int{"an init function": 2}, Results: map[string]*score.Result{},
 	}
 	for i, id := range shard.Part(part, []string{"e", "d", "c", "b", "a"}) {
@@ -109,7 +109,7 @@ func results(t *testing.T, text string) string {
 	return file
 }
 
-// make shards does this with mutants that are built and run.
+// make shards does the same with mutants that are built and run.
 func TestSharesAddUpToWhole(t *testing.T) {
 	one, first, second := results(t, ""), results(t, "1/2"), results(t, "2/2")
 	merged, page := filepath.Join(t.TempDir(), "merged", "source.json"), filepath.Join(t.TempDir(), "score.md")

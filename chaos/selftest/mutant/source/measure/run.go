@@ -30,8 +30,8 @@ const (
 	sourcePatience = 2 * time.Minute
 )
 
-// sourceRun is the configuration of the process of one source mutant: a measurement starts its own
-// program, built with the mutants' overlay, with the mutant's number in its environment.
+// sourceRun is the configuration of one core's process. A measurement starts its own program, built with the
+// mutants' overlay, with the mutant's number in its environment.
 type sourceRun struct {
 	size       score.Size
 	truth, out string
@@ -118,9 +118,9 @@ func readTruth(path string) (truth *score.Truth, err error) {
 	return truth, nil
 }
 
-// sortByMutants sorts the scenarios by the number of planted mutants that call them their own, the most
-// first: much happens in these, so they are likely to kill others too. The order affects how soon a
-// mutant is killed, but not whether.
+// sortByMutants sorts the scenarios by the number of planted mutants that name them as their own, the most
+// first. Much happens in these, so they are likely to kill others too. The order affects how soon a mutant is
+// killed, but not whether.
 func sortByMutants(library []*scenario.Scenario) []*scenario.Scenario {
 	own := map[string]int{}
 	for _, m := range mutant.All() {

@@ -25,7 +25,7 @@ const contractTests = "chaos/selftest/conformance/postgrestest"
 // sqlStage is a part of those tests. A mutant passes through the stages until one fails.
 type sqlStage struct{ flags, env []string }
 
-// sqlStages has the tests first that kill the most for the least time.
+// sqlStages are in the order of mutants killed per time.
 //
 //nolint:gochecknoglobals // a table
 var sqlStages = []sqlStage{
@@ -36,9 +36,9 @@ var sqlStages = []sqlStage{
 	{flags: []string{"-test.short", "-test.skip", "^Test(" + strings.Join(aboutOtherThings, "|") + ")"}},
 }
 
-// aboutOtherThings begin the names of tests that are in a stage before, or that say nothing about
-// the statements of the store: the schema, the server's faults, the queries of the pages, what a
-// statement costs, and controls.
+// aboutOtherThings are patterns for names of tests that run in an earlier stage, or that do not judge the
+// statements of the store. Those are tests of the schema, the server's faults, the queries of the pages, what
+// a statement costs, and controls.
 //
 //nolint:gochecknoglobals // a table
 var aboutOtherThings = []string{
@@ -199,7 +199,7 @@ func (co *contracts) runContract(ctx context.Context, c *source.Candidate) (*sco
 	return r, "", nil
 }
 
-// runStage runs a part of the tests, and notes their time and whether one failed.
+// runStage runs a part of the tests, and records their time and whether one failed.
 func (co *contracts) runStage(ctx context.Context, stage sqlStage, env []string, r *score.Result) (string, error) {
 	limit, cancel := context.WithTimeout(ctx, 10*time.Minute)
 	defer cancel()

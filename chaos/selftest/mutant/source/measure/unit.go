@@ -18,12 +18,12 @@ import (
 )
 
 const (
-	// unitPatience is the longest time for the short tests of a package with a mutant; they
-	// normally take a second.
+	// unitPatience is the time limit for the short tests of a package with a mutant; they normally take a
+	// second.
 	unitPatience = 60 * time.Second
 	// unitMemory bounds the addresses of that test process, in bytes. Go reserves far more than it uses.
 	unitMemory = 12 << 30
-	// goldenTests compare with recorded results of the original core: a difference is no mistake.
+	// goldenTests compare with recorded results of the original core. A difference is no mistake.
 	goldenTests = "^TestHistories$"
 )
 
@@ -92,7 +92,7 @@ func (m *measurement) runUnitTests(ctx context.Context, bin, dir string, number 
 	defer cancel()
 	args := []string{bin, "-test.short", "-test.failfast", "-test.skip", goldenTests, "-test.timeout", unitPatience.String()}
 	if runtime.GOOS == "linux" {
-		// A mutant may take all memory there is; then the kernel ends any process of the machine.
+		// A mutant may exhaust all memory. Then the kernel would kill any process of the machine.
 		args = append([]string{"sh", "-c", fmt.Sprintf(`ulimit -v %d; exec "$0" "$@"`, unitMemory>>10)}, args...)
 	}
 	cmd := exec.CommandContext(limit, args[0], args[1:]...) //nolint:gosec // the program that was built for this

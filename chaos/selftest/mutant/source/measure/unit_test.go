@@ -11,8 +11,7 @@ import (
 	"handoff/chaos/selftest/mutant/source/score"
 )
 
-// unitMeasurement has a package that panics at its start if condition holds, a Go expression over
-// mutant.
+// unitMeasurement has a package that panics at its start if condition, a Go expression over mutant, is true.
 func unitMeasurement(t *testing.T, condition string) *measurement {
 	t.Helper()
 	root, err := filepath.Abs(filepath.Join("..", "..", "..", "..", ".."))

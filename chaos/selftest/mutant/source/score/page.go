@@ -149,8 +149,8 @@ func (r *Results) countResults(proved map[string]bool) sampleTally {
 	return t
 }
 
-// unitTestScore is the share that the simulator or a unit test kills, and the number of survivors that were
-// not run against unit tests.
+// unitTestScore returns the share that the simulator or a unit test kills, and the number of survivors that
+// were not run against unit tests.
 func (s sampleTally) unitTestScore() string {
 	switch left := s.all.Mutants - s.all.Killed - s.asked; {
 	case s.asked == 0 && left > 0:
@@ -178,7 +178,7 @@ func (r *Results) checkProofs(equivalents []Equivalent) error {
 		switch {
 		case m == nil && in.sampleSize() > 0 && len(in.Results) >= in.sampleSize():
 			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is no mutant of the sample: remove the entry", e.ID))
-		case m == nil: // of a part that was not measured
+		case m == nil: // in a part that was not measured
 		case m.Killed():
 			errs = append(errs, fmt.Errorf("equivalents.yaml: %s is no equivalent: %s killed it in %s, seed %d (%s): remove the entry", e.ID, m.By, m.Target, m.Seed, m.Message))
 		case m.Unit == UnitKilled:
@@ -242,7 +242,7 @@ func (r *Results) writeProofs(b *strings.Builder, equivalents []Equivalent) {
 
 func withoutBackticks(about string) string { return strings.ReplaceAll(about, "`", "'") }
 
-// writeStatements is the part of the page on the mutants of SQL.
+// writeStatements writes the part of the page about the mutants of SQL.
 func (r *Results) writeStatements(b *strings.Builder, proved map[string]bool, before *Results) {
 	now, then := r.countResults(proved), new(Results).countResults(nil)
 	if before != nil {
@@ -324,7 +324,7 @@ func tallyFor(of map[string]*Tally, name string) *Tally {
 	return of[name]
 }
 
-// writeOperators has a row for each operator. Without earlier results their column stays empty.
+// writeOperators writes a row for each operator. Without earlier results their column stays empty.
 func (r *Results) writeOperators(b *strings.Builder, operators, before map[string]*Tally) {
 	b.WriteString("| operator | candidates | quota | run | killed | raw | before | equivalent | adjusted |\n|---|---:|---:|---:|---:|---:|---:|---:|---:|\n")
 	for _, q := range r.Quotas {
@@ -342,7 +342,7 @@ func writeSection(b *strings.Builder, title, column string, of, before map[strin
 	}
 }
 
-// earlierScore is an earlier raw score, or nothing.
+// earlierScore returns an earlier raw score, or nothing.
 func earlierScore(t *Tally) string {
 	if t == nil || t.Mutants == 0 {
 		return ""
@@ -350,7 +350,7 @@ func earlierScore(t *Tally) string {
 	return fmt.Sprintf("%.0f %%", t.Raw())
 }
 
-// writeKillers is the table by killer. Each mutant is in one row.
+// writeKillers writes the table by killer. Each mutant is in one row.
 func writeKillers(b *strings.Builder, now, then sampleTally) {
 	b.WriteString("\n## By killer\n\n| killer | mutants | before |\n|---|---:|---:|\n")
 	all := maps.Clone(now.killers)
@@ -367,7 +367,7 @@ func writeKillers(b *strings.Builder, now, then sampleTally) {
 	b.WriteString("\nA unit test is asked about what the simulator leaves alive. The raw score does not count it.\n")
 }
 
-// writeSurvivors lists the mutants that the harness does not see, for authors of rules.
+// writeSurvivors lists the mutants that the harness does not detect, for authors of rules.
 func writeSurvivors(b *strings.Builder, list []*Result, proved map[string]bool) {
 	for _, kind := range []string{"survived", "not reached"} {
 		operator := ""

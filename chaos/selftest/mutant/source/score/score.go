@@ -40,7 +40,7 @@ type Result struct {
 	ID       string `json:"id"`
 	Package  string `json:"package"`
 	Operator string `json:"operator"`
-	// About describes the mutant in a line.
+	// About describes the mutant in one line.
 	About string `json:"about"`
 	// By is its killer, empty for a survivor.
 	By string `json:"by,omitempty"`
@@ -69,7 +69,7 @@ const (
 // Killed reports whether something killed the mutant.
 func (r *Result) Killed() bool { return r.By != "" }
 
-// Killer is the row of the table by killer to which a result belongs.
+// Killer returns the row of the table by killer for a result.
 func (r *Result) Killer() string {
 	switch {
 	case r.Killed():
@@ -103,9 +103,9 @@ func (s Size) String() string { return fmt.Sprintf("%d plain and %d varied seeds
 
 // Results are the results of one sample on one core, judged by one harness.
 type Results struct {
-	// Seed is the seed of the draw, Core a digest of the mutated source, Commit the revision of the
-	// harness, and Size how many runs judge. Results can be merged if these are equal. For SQL the
-	// size is zero: a contract judges those mutants.
+	// Seed is the seed of the draw, Core a digest of the mutated source, Commit the revision of the harness,
+	// and Size the number of runs. Results can be merged if these are equal. For SQL the size is zero: a
+	// contract judges those mutants.
 	Seed   string `json:"seed"`
 	Core   string `json:"core"`
 	Commit string `json:"commit"`
@@ -125,7 +125,7 @@ type Results struct {
 	SQL *Results `json:"sql,omitempty"`
 }
 
-// Read reads a file of results. If the file does not exist, there are none, and ok is false.
+// Read reads a file of results. If the file does not exist, it returns no results, and ok is false.
 func Read(path string) (r *Results, ok bool, err error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -143,7 +143,7 @@ func Read(path string) (r *Results, ok bool, err error) {
 	return r, true, nil
 }
 
-// unreadableError says where and why a file is no JSON of results.
+// unreadableError returns an error with the position and the reason that make a file unreadable as results.
 func unreadableError(path string, text []byte, err error) error {
 	at, why := len(text), err.Error()
 	var syntax *json.SyntaxError
@@ -233,7 +233,7 @@ func compareBools(a, b bool) int {
 	return 1
 }
 
-// Sorted are the results in the order of operators and IDs.
+// Sorted returns the results in the order of operators and IDs.
 func (r *Results) Sorted() []*Result {
 	at := map[string]int{}
 	for i, q := range r.Quotas {
@@ -255,8 +255,7 @@ type Truth struct {
 type Lines struct {
 	// Hashes are the histories' hashes, from seed 1 on, in hexadecimal digits.
 	Hashes []string
-	// Fails are the seeds of varied runs that the true core fails: a mutant's failure there says
-	// nothing about the mutant.
+	// Fails are the seeds of varied runs that the true core fails. A mutant's failure there does not count.
 	Fails []uint64
 	// Passes reports whether a sweep of all seeds passes.
 	Passes bool
