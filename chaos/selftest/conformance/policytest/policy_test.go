@@ -25,7 +25,7 @@ import (
 	"handoff/sim"
 )
 
-// watcher sees the executor's calls of the database, and passes every call through.
+// watcher observes the executor's calls of the database, and passes every call through.
 type watcher struct {
 	store.Store
 	process string
@@ -44,7 +44,7 @@ type watcher struct {
 	full bool
 	// offered reports whether the decisions are those of one offer.
 	offered bool
-	// rows have the state that the executor read last.
+	// rows have the latest state that the executor read.
 	rows map[execution.ID]execution.Execution
 }
 
@@ -52,7 +52,7 @@ type watcher struct {
 type findings struct {
 	list                                   []string
 	placed, choices, last, taken, demanded int
-	// lots draws what is moved to an edge; nil if nothing is.
+	// lots draws the figures to move to an edge; nil if none is moved.
 	lots *rand.Rand
 }
 
@@ -483,7 +483,7 @@ func TestExecutorDecidesLikeOracle(t *testing.T) {
 			t.Fatalf("%d decisions differ, the first one: %s\n%s", len(f.list), f.list[0], text)
 		}
 	})
-	// Under -short rapid draws a fifth of the clusters, and some have hardly any take-backs.
+	// Under -short rapid draws a fifth of the clusters, and some have hardly any reclaims.
 	leastChoices, leastTaken := 500, 20
 	if testing.Short() {
 		leastChoices, leastTaken = 200, 4
@@ -533,7 +533,7 @@ func drawCluster(t *rapid.T) string {
 	return b.String()
 }
 
-// If a watcher could not see a wrong decision, it would find none.
+// A watcher that can't detect a wrong decision would never fail.
 func TestWatcherDetectsWrongDecisions(t *testing.T) {
 	x := config.Default(config.Hardened)
 	w := &watcher{config: x, shared: new(findings)}
@@ -574,8 +574,8 @@ func TestWatcherDetectsWrongDecisions(t *testing.T) {
 	}
 }
 
-// A pass for less than a batch deals its executions out, also if it fills all of its places: the next
-// one takes a whole batch. Once it was judged as if more had waited than a pass takes.
+// A pass for less than a batch spreads its executions over the workers, even if it fills all of its places:
+// the next one takes a whole batch. A former version judged it as if more had waited than a pass takes.
 func TestSmallPassSpreadsExecutions(t *testing.T) {
 	s, err := scenario.Parse("drawn.yaml", []byte(`name: drawn
 about: Drawn and shrunk by TestExecutorDecidesLikeOracle.
@@ -610,7 +610,7 @@ faults:
 	}
 }
 
-// Blocks of an offer are judged by whether it was a whole batch, or all the room there was.
+// Blocks of an offer are judged by whether it was a whole batch, or all the available room.
 func TestWatcherDetectsBlockOffers(t *testing.T) {
 	for _, c := range []struct {
 		name           string
@@ -666,8 +666,8 @@ func (o oneStep) DispatchDue(context.Context, store.DueDispatch) (store.DueDispa
 	return o.answer, nil
 }
 
-// The rows of a step count as load, also where other places of the same step did not fit. Otherwise
-// the judge refuses what the same pass places next.
+// The rows of a step count as load, even if other places of the same step did not fit. Otherwise the judge
+// refuses the later placements of the same pass.
 func TestRowsAlongsideUnfitPlacesCountAsLoad(t *testing.T) {
 	for _, unfit := range []int{0, 1} {
 		row := execution.Execution{ID: 7, Incarnation: 2}

@@ -89,7 +89,7 @@ func TestSettingsBeyondBoundsAreRefused(t *testing.T) {
 	}
 }
 
-// Each question finds a wrong answer.
+// Each question detects a wrong answer.
 func TestQuestionsDetectWrongCore(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -226,7 +226,7 @@ func askTopology(t *rapid.T, c *core) string {
 	return ""
 }
 
-// asDeclared is a topology of the contract in the words of the core.
+// asDeclared returns a topology of the contract in the core's types.
 func asDeclared(right oracle.Topology) (t broker.Topology) {
 	for _, e := range right.Exchanges {
 		t.Exchanges = append(t.Exchanges, broker.Exchange{Name: e.Name, Kind: broker.ExchangeKind(e.Kind)})
@@ -271,8 +271,8 @@ func askDeadLetters(t *rapid.T, c *core) string {
 	return unequal("the stored and the recorded length of a body", [2]int{len(kept.Body), kept.BodyBytes}, [2]int{min(body, longestBody), body})
 }
 
-// foreign draws a text whose length is near a bound, with characters of one to four bytes, and at
-// times bytes that are not a character.
+// foreign draws a text whose length is near a bound, with characters of one to four bytes, and sometimes
+// bytes that are not a character.
 func foreign(t *rapid.T, bound int) string {
 	text := pick(t, "", "\xff", "\x00", "\xe2\x82", "ok\xc0")
 	text += strings.Repeat("a", bound+number(t, -10, 3)-len(text))
@@ -315,7 +315,7 @@ func askSettings(t *rapid.T, c *core) string {
 	return c.checkSettings(drawSettings(t, 3, time.Nanosecond))
 }
 
-// checkSettings compares whether a daemon may start with a configuration.
+// checkSettings compares the verdicts on a configuration: whether a daemon may start with it.
 func (c *core) checkSettings(x config.Config) string {
 	about := fmt.Sprintf("may a daemon start with %v", differing("", reflect.ValueOf(oracle.Defaults(x.Profile)), reflect.ValueOf(x)))
 	problems, refused := c.validate(x), oracle.Unlawful(&x)

@@ -15,7 +15,7 @@ func TestAuditNamesRequester(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))
 	w := b.worker("w")
-	// Two simultaneous callers share a statement, and each of its rows has its own name.
+	// Two simultaneous callers share a statement, and each of its rows has its own actor.
 	created, err := b.Create(b.ctx, []store.NewExecution{{ActionRef: "a", Actor: "ci"}, {ActionRef: "a", Actor: "ops"}, {ActionRef: "a"}})
 	b.must(err)
 	one, two, three := created[0].ID, created[1].ID, created[2].ID

@@ -41,8 +41,8 @@ func (fi *fixture) tells(what string, p store.ChangePage, want ...string) {
 const cancelByHand = `update execution set status = 'cancelled', failure_reason = 'cancelled', result = '{}', ended = now(), due_at = now(),
 	written_by = 'api', written_epoch = epoch, written_reason = 'cancelled' where id = $1`
 
-// Transactions may begin, draw numbers and commit in any order: no change is ever inserted before
-// one that was already shown.
+// Transactions may begin, draw numbers and commit in any order: no change is ever inserted before one that
+// was already shown.
 func TestChangesIncludeLateCommits(t *testing.T) {
 	for name, early := range map[string]bool{"its number is smaller": true, "its number is larger": false} {
 		t.Run(name, func(t *testing.T) {
@@ -123,8 +123,8 @@ func TestChangesArePaged(t *testing.T) {
 	}
 }
 
-// Readers that continue their position while others write finally have seen the content of the
-// table, in its order.
+// Readers that continue from their position while others write have finally seen the content of the table, in
+// its order.
 func TestChangesUnderConcurrentWriters(t *testing.T) {
 	b := setup(t)
 	b.must(b.PutActions(b.ctx, []execution.Action{action}))

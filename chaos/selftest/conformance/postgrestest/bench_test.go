@@ -15,9 +15,8 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// BenchmarkHandoff takes executions from their creation to their end and reports the rows a second
-// of each stage: in calls of 100 rows by a few callers, and in single calls by many callers, which
-// the store batches.
+// BenchmarkHandoff runs executions from their creation to their end and reports the rows per second of each
+// stage: in calls of 100 rows by a few callers, and in single calls by many callers, which the store batches.
 //
 //	go test -run '^$' -bench Handoff -benchtime 20000x ./chaos/selftest/conformance/postgrestest
 func BenchmarkHandoff(b *testing.B) {
@@ -30,7 +29,7 @@ func BenchmarkHandoff(b *testing.B) {
 	}
 }
 
-// active opens a store with one worker that takes every execution.
+// active opens a store with one worker that gets every execution.
 func active(ctx context.Context, b *testing.B, audit bool) (*postgres.Store, store.WorkerKey) {
 	url := servers.Database(b).URL
 	s, err := postgres.Open(ctx, url, postgres.Options{Migrate: true})

@@ -11,7 +11,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// waiting inserts an execution by hand that waits in a lane, due some time ago.
+// waiting inserts an execution manually that waits in a lane, due some time ago.
 func (fi *fixture) waiting(action, worker int64, runtime string, ago time.Duration) {
 	fi.Helper()
 	fi.exec(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, concurrency, pinned_worker, due_at, created, written_by)

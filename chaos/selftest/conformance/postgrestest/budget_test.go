@@ -65,7 +65,7 @@ func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQuer
 
 func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// lifecycle takes executions through their lives, one step after the other.
+// lifecycle runs executions through their lives, step by step.
 type lifecycle struct {
 	*testing.T
 	ctx     context.Context
@@ -78,7 +78,7 @@ type lifecycle struct {
 	twoSteps bool
 }
 
-// allSteps is the row of a whole life.
+// allSteps is the row for a whole life.
 const allSteps = "all"
 
 // steps are the steps of an execution, in order.
@@ -153,7 +153,7 @@ func (l *lifecycle) steps(n int) []struct {
 			_, err := l.store.Claim(l.ctx, l.worker, cs)
 			return err
 		}},
-		// It runs a while after the confirm, and finds that nearly all rows were claimed.
+		// It runs a while after the confirm, and finds that almost all rows were claimed.
 		{"MarkPublished", func() error { return done(l.store.MarkPublished(l.ctx, l.keys)) }},
 		{"Finish", func() error {
 			fs := make([]store.Finish, len(l.keys))
@@ -179,8 +179,8 @@ func (l *lifecycle) position() (at int64) {
 	return at
 }
 
-// spend takes n executions through all steps, `times` times, and returns the least cost of each
-// step for one execution: anything above that is other work of the server.
+// spend runs n executions through all steps, `times` times, and returns the least cost of each step for one
+// execution. Anything above that is other work of the server.
 func (l *lifecycle) spend(n, times int) map[string]spent {
 	least := map[string]spent{}
 	for range times {
@@ -204,8 +204,7 @@ func (l *lifecycle) spend(n, times int) map[string]spent {
 			}
 			least[step.name] = now
 		}
-		// It is chance which step finds a page full and has it tidied. The total of all steps is
-		// not chance.
+		// Which step finds a page full and prunes it is random. The total of all steps is not.
 		all, wal := spent{}, float64(l.position()-begun)/float64(n)
 		for name, of := range least {
 			if name != allSteps {
@@ -238,8 +237,7 @@ func TestBudget(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.conn.Close(context.Background()) })
-	// A page that is written whole after a checkpoint, or a vacuum in between, would make the
-	// figures random.
+	// A page that is written whole after a checkpoint, or a vacuum in between, would make the figures random.
 	for _, statement := range []string{
 		"alter system set full_page_writes = off", "select pg_reload_conf()",
 		"alter table execution_record set (autovacuum_enabled = off)", "alter table execution_work set (autovacuum_enabled = off)",
@@ -312,7 +310,7 @@ func judgeBudget(t *testing.T, now map[string]spent) {
 	}
 }
 
-// over reports the figures that have grown too much, and the steps that are unknown or gone.
+// over reports the figures that have grown too much, and the steps that are unknown or missing.
 func over(was, now map[string]spent) (faults []string) {
 	for name, n := range now {
 		w, known := was[name]

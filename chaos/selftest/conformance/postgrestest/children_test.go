@@ -76,8 +76,8 @@ func (fi *fixture) completedWithChildren(waiting int) execution.ID {
 	return key.ID
 }
 
-// The handling of an end, and each batch of its children, are about a bounded number of rows however
-// many children there are. Of the time that they take, only make test-all judges.
+// The handling of an end, and each batch of its children, touch a bounded number of rows however many
+// children there are. Only make test-all judges the time that they take.
 func TestManyChildrenAreHandledInShortStatements(t *testing.T) {
 	waiting, limit := 1000, testenv.Patience()
 	if testenv.All() {
@@ -111,8 +111,8 @@ func TestManyChildrenAreHandledInShortStatements(t *testing.T) {
 	t.Logf("the end was handled in %v, %d batches of %d took at most %v each", handled, batches, most, longest)
 }
 
-// However creations, the handling of the end and the settling interleave, no child is left waiting
-// and none is settled twice.
+// However creations, the handling of the end and the settling interleave, no child is left waiting and none
+// is settled twice.
 func TestNoChildIsMissedWhileParentEnds(t *testing.T) {
 	rounds := 3
 	if testenv.All() {
@@ -191,8 +191,8 @@ func TestNoChildIsMissedWhileParentEnds(t *testing.T) {
 	}
 }
 
-// A child is created while a result ends its parent. Whichever comes first, the child finally is
-// due, and never waits for a handling that is already done.
+// A child is created while a result ends its parent. Whichever comes first, the child finally is due, and
+// never waits for handling that is already done.
 func TestInlineEndHandlingMissesNoChild(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -235,7 +235,7 @@ func TestInlineEndHandlingMissesNoChild(t *testing.T) {
 	t.Logf("handled with the result: %d, afterwards: %d", seen[true], seen[false])
 }
 
-// If several requests take over one old key, only one creates an execution.
+// If several requests reuse one old key, only one creates an execution.
 func TestOldKeyIsTakenOverOnce(t *testing.T) {
 	b := setup(t)
 	b.requested()

@@ -17,7 +17,7 @@ import (
 // answered as by the model. All cases share a database, emptied before each.
 func TestContract(t *testing.T) {
 	b := setup(t)
-	b.Store = b.open(postgres.Options{Now: b.clock, Tracer: &refused{t: t}, SlowWalk: 1}) // walks begin at bounds
+	b.Store = b.open(postgres.Options{Now: b.clock, Tracer: &refused{t: t}, SlowWalk: 1}) // searches of lanes begin at bounds
 	storetest.Compare(t, model, func(_ *testing.T, body func(storetest.Subject)) {
 		b.empty()
 		b.now = beginning
@@ -26,9 +26,9 @@ func TestContract(t *testing.T) {
 	b.agreed(conformance.Result{Cases: len(storetest.Cases())})
 }
 
-// The next release will have added columns, tables and values before the last process of this one
-// has ended. A quarter of the cases is enough: they use nearly every statement, and statements read
-// and write columns by their names.
+// The next release will have added columns, tables and values before the last process of this one has ended.
+// A quarter of the cases is enough: they use almost every statement, and statements read and write columns by
+// their names.
 func TestContractOnNewerSchema(t *testing.T) {
 	b := setup(t)
 	for _, sql := range []string{
@@ -93,8 +93,8 @@ func TestUnreadableWorkerGetsNoWork(t *testing.T) {
 	}
 }
 
-// A worker holds an execution in a status of a newer program. A survey counts and names it once, and
-// counts the others as ever.
+// A worker holds an execution in a status of a newer program. A survey counts and names it once, and counts
+// the others as usual.
 func TestSurveyCountsUnknownStatusOnce(t *testing.T) {
 	b := setup(t)
 	id := b.running(b.worker("w")).ID

@@ -27,7 +27,7 @@ func (c *costCase) name() string {
 	return c.method + ", " + c.shape
 }
 
-// done drops the answer of a call.
+// done discards the answer of a call.
 func done[T any](_ T, err error) error { return err }
 
 func keys(ids []execution.ID, epoch execution.Epoch) []execution.Key {
@@ -231,15 +231,15 @@ func clientCosts() []costCase {
 	})
 }
 
-// changes audits b changes.
+// changes reads b changes of the audit.
 func (c *costs) changes(b int) {
 	c.Helper()
 	c.exec(`insert into transition_group (base, "to", epoch, old_epoch, named_epoch, writer)
 		select n, 'requested', 0, 0, 0, 'api' from generate_series(1, $1::int) n`, b)
 }
 
-// over waits until every transaction as old as the latest change is over, including the server's
-// own in another database. Until then, Changes does not return the changes since.
+// over waits until every transaction as old as the latest change has ended, including the server's own in
+// another database. Until then, Changes does not return the changes since.
 func (c *costs) over() {
 	c.Helper()
 	for over := false; !over; {
@@ -380,8 +380,8 @@ func executorCosts() []costCase {
 	}
 }
 
-// settlingCost settles children of one chain: as many as the batch is long, of as many as the
-// dimension has. The chain itself is as long as its dimension.
+// settlingCost settles one batch of the children of one chain, which has as many children as its dimension.
+// The chain itself is as long as its dimension.
 func settlingCost(shape, status string) costCase {
 	return costCase{"SettleChildren", shape, true, func(c *costs, b int) func() error {
 		var first int64 = permanentChain

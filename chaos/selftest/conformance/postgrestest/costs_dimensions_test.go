@@ -9,7 +9,7 @@ import (
 // larger one.
 type dimension struct {
 	name string
-	// what says, for readers, what the figures count.
+	// what describes the counted figures, for readers.
 	what string
 	// small is the size n of the daily test, full that of HANDOFF_COST=full. 2n follows either.
 	small, full int
@@ -113,8 +113,8 @@ func dimensions() []dimension {
 	}
 }
 
-// Rows to which all rows of a dimension refer. Ids and incarnations that a dimension needs to know
-// are below zero.
+// Rows to which all rows of a dimension refer. Ids and incarnations that a dimension must know are below
+// zero.
 const permanentParent, permanentChain = -1, -2
 
 func (c *costs) slots(ref string, from, to int, holder string) {
@@ -137,7 +137,7 @@ func (c *costs) expiries(from, to int, ago string) {
 		select %d, now() - interval '%s' - n * interval '1 millisecond' from generate_series(%d + 1, %d) n`, spread, ago, from, to))
 }
 
-// reset undoes the changes that dimensions made to rows that were there before them.
+// reset undoes the changes that dimensions made to rows that existed before them.
 func (c *costs) reset() {
 	c.Helper()
 	c.forget(c.before)

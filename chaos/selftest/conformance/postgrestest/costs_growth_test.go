@@ -24,7 +24,7 @@ var (
 // hold slots, by an index.
 var walked = slices.DeleteFunc(slices.Clone(executionsOf), func(d string) bool { return d == "held slots" })
 
-// held are the dimensions of held rows. findWalks says why monitors walk over them.
+// held are the dimensions of held rows. findWalks explains why monitors walk over them.
 var held = []string{"held slots", "scheduled", "running"}
 
 const findWalks = "it walks what somebody holds, which is as much as the fleet has room for: an index for each monitor would be written by every claim"

@@ -22,8 +22,8 @@ func deadLetterCosts() []costCase {
 			return func() error { return done(c.SettleDeadLetter(c.ctx, id, "discarded", "ops")) }
 		}},
 		{"DiscardDeadLetters", "all that are looked at", true, func(c *costs, b int) func() error {
-			// With these rows before them, the indexes do not get their second level between two
-			// sizes of the batch.
+			// With these rows before them, the indexes do not get their second level between two sizes of the
+			// batch.
 			c.letters(1000, "now()")
 			after := c.letter()
 			c.letters(b, "null")

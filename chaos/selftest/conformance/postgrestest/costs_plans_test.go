@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// cost is the server's work for a call, counted and not timed. Rows are the tuples that the nodes
-// of its plans handed on or threw away, plus one for each start of a node. A pair that a nested
-// loop compares is a row, even if both sides are in memory (the transition tables of a trigger).
-// Buffers are the pages that were read, in memory or on disk, and temporary ones.
+// cost is the server's work for a call, counted and not timed. Rows are the tuples that the nodes of its
+// plans returned or discarded, plus one for each start of a node. A pair that a nested loop compares is a
+// row, even if both sides are in memory (the transition tables of a trigger). Buffers are the pages that were
+// read, in memory or on disk, and temporary ones.
 type cost struct{ rows, buffers float64 }
 
 func (c cost) String() string { return fmt.Sprintf("%s/%s", thousands(c.rows), thousands(c.buffers)) }

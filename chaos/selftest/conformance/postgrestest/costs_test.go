@@ -40,7 +40,7 @@ func growthOf(before, after cost) growth {
 // pair is a case and a dimension.
 type pair struct{ call, dimension string }
 
-// methodOf is the method of a case's name.
+// methodOf returns the method of a case's name.
 func methodOf(call string) string {
 	method, _, _ := strings.Cut(call, ",")
 	return method
@@ -100,7 +100,7 @@ func (d *dimension) n() int {
 	}
 	smaller := 5
 	if slices.Contains(held, d.name) {
-		smaller = 2 // they are spread over 400 workers, of which a call counts what ten hold
+		smaller = 2 // they are spread over 400 workers, and a call counts the rows of ten
 	}
 	return min(d.small, max(d.small/smaller, 200))
 }
@@ -117,7 +117,7 @@ var together = [][]string{
 	{"incarnations", "free slots", "handled dead letters", "old expiries", "observations", "refused results"},
 }
 
-// group is dimensions that grow at the same time.
+// group is a set of dimensions that grow at the same time.
 type group []dimension
 
 func (g group) names() (all []string) {
@@ -144,9 +144,8 @@ func groups() (all []group) {
 	return all
 }
 
-// warm makes every call often enough for a session to keep its plans, on small tables. The very
-// first statement changes no row: the plan that is made at its firing of the audit trigger is not
-// used.
+// warm makes every call often enough for a session to keep its plans, on small tables. The very first
+// statement changes no row, because the plan that is made when it first fires the audit trigger is not used.
 func (m *measurement) warm() {
 	m.c.Helper()
 	_, err := m.c.session.Exec(m.c.ctx, "update execution set status = status where id = 0")
@@ -210,7 +209,7 @@ func (m *measurement) group(g group, only map[int]bool) {
 	c.analyze()
 }
 
-// lists measures what takes a list with longer and longer ones: all calls, or those in only.
+// lists measures the calls that take a list with longer and longer lists: all calls, or those in only.
 func (m *measurement) lists(only map[int]bool) {
 	m.c.slotsOfCases(batches[2])
 	m.c.analyze()
@@ -409,7 +408,7 @@ func TestCostsDetectUndeclaredGrowth(t *testing.T) {
 			t.Errorf("%s × %s, %v → %v: %v, want %q", c.call, c.dimension, c.once, c.kept, err, c.wrong)
 		}
 	}
-	// A known defect is passed over until it is mended.
+	// A known defect is ignored until it is fixed.
 	defer func(all []grows) { costExceptions = all }(costExceptions)
 	costExceptions = append(costExceptions, grows{"Clock", linear, "it counts to n", []string{"names"}})
 	k := costCase{method: "Clock"}

@@ -40,11 +40,11 @@ type costs struct {
 	session *pgx.Conn
 
 	worker store.WorkerKey
-	// sizes are the present sizes of the dimensions that are measured.
+	// sizes are the present sizes of the measured dimensions.
 	sizes map[string]int
 	// serial makes names and heartbeats new with every call.
 	serial uint64
-	// before is where the tables ended before the dimensions filled them.
+	// before is the end of the tables before the dimensions filled them.
 	before mark
 }
 
@@ -54,7 +54,7 @@ func newCosts(t testing.TB) *costs {
 	url := servers.Database(t).URL
 	config, err := pgx.ParseConfig(url)
 	c.must(err)
-	// For whole scripts, and for statements that are all different.
+	// This is for whole scripts, and for statements that are all different.
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	if c.hand, err = pgx.ConnectConfig(c.ctx, config); err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func newCosts(t testing.TB) *costs {
 	}
 	t.Cleanup(c.Close)
 	c.worker = store.WorkerKey{ID: claimant, Incarnation: claimant}
-	// Pages are vacuumed and counted only when the test says so.
+	// Pages are vacuumed and counted only on the test's command.
 	for _, table := range costTables {
 		c.exec("alter table " + table + " set (autovacuum_enabled = off)")
 	}
@@ -144,7 +144,7 @@ func (c *costs) must(err error) {
 // analyze gives the tables fresh statistics, and clean pages.
 func (c *costs) analyze() { c.exec("vacuum analyze " + strings.Join(costTables, ", ")) }
 
-// fillOf describes executions that are alike.
+// fillOf describes a group of equal executions.
 type fillOf struct {
 	status string
 	// n counts from `from` + 1 over count numbers.
@@ -219,14 +219,14 @@ func (c *costs) fill(f fillOf) []execution.ID {
 	return ids
 }
 
-// mark is where the tables ended at a moment.
+// mark is the end of the tables at a moment.
 type mark struct {
 	at, transaction                                                   string
 	execution, worker, incarnation, action, deadLetter, refusedResult int64
 }
 
-// mark returns where the tables end, and forget deletes all later rows. Rows that a dimension needs
-// to know have ids below zero, so they come before every mark.
+// mark returns the end of the tables, and forget deletes all later rows. Rows that a dimension must know have
+// ids below zero, so they come before every mark.
 func (c *costs) mark() (m mark) {
 	c.Helper()
 	c.must(c.hand.QueryRow(c.ctx, `select clock_timestamp()::text, pg_current_xact_id()::text,
@@ -270,7 +270,7 @@ func (c *costs) grows(dimension string) bool {
 	return ok
 }
 
-// next is a number that was not used before.
+// next returns a number that was not used before.
 func (c *costs) next() uint64 {
 	c.serial++
 	return c.serial

@@ -336,8 +336,8 @@ func TestUnpublished(t *testing.T) {
 	}
 }
 
-// A running row is taken from a worker only when its lease has been over for the grace. An
-// unclaimed row is taken at once.
+// A running row is reclaimed from a worker only when its lease has been over for the grace. An unclaimed row
+// is reclaimed at once.
 func TestOwnerGone(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")

@@ -109,7 +109,7 @@ func TestExhaustedServerRefusesNewConnections(t *testing.T) {
 	b.exec("commit")
 	b.must(<-busy)
 	b.exec("select pg_terminate_backend(pid) from pg_stat_activity where usename = $1", role)
-	for err = nil; err == nil; { // until the pool has noticed
+	for err = nil; err == nil; { // until the pool has detected it
 		_, err = existing.Workers(b.ctx, nil)
 	}
 	_, err = existing.Workers(b.ctx, nil)

@@ -20,8 +20,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// proxy is a TCP proxy that can cut its connections when a client sends bytes: after they were
-// handed on (the reply is lost) or before (the request is).
+// proxy is a TCP proxy that can cut its connections when a client sends bytes: after they were forwarded (the
+// reply is lost) or before (the request is).
 type proxy struct {
 	listener net.Listener
 	upstream string
@@ -31,7 +31,7 @@ type proxy struct {
 	when  []byte
 	after bool
 	cuts  int
-	// turns counts how often the client sent after the server had: the round trips.
+	// turns counts the client's messages that follow a message of the server, which are the round trips.
 	turns  int
 	server bool
 }
@@ -97,8 +97,7 @@ func (p *proxy) upward(client, server net.Conn) {
 			}
 		}
 		if cut && after {
-			// The server must finish the statement, which it would not do for a client that is
-			// gone.
+			// The server must finish the statement, which it would not do for a disconnected client.
 			<-p.over
 		}
 		if cut {
@@ -107,7 +106,7 @@ func (p *proxy) upward(client, server net.Conn) {
 	}
 }
 
-// Write sees the server's bytes.
+// Write receives the server's bytes.
 func (p *proxy) Write(said []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +123,7 @@ func (p *proxy) asked() {
 	p.server = false
 }
 
-// roundTrips returns the number since the last call.
+// roundTrips returns the number of round trips since the last call.
 func (p *proxy) roundTrips() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -273,7 +272,7 @@ func TestUnavailable(t *testing.T) {
 		t.Errorf("a call after its deadline: %v", err)
 	}
 
-	// A lock that can't be had in time, and a statement that takes too long.
+	// A lock that is not granted in time, and a statement that takes too long.
 	w := b.worker("w")
 	key := b.running(w)
 	for name, o := range map[string]postgres.Options{
@@ -292,7 +291,7 @@ func TestUnavailable(t *testing.T) {
 		b.must(tx.Rollback(b.ctx))
 	}
 
-	// A database that takes no writes at present.
+	// A database that accepts no writes at present.
 	readOnly := b.open(postgres.Options{})
 	b.exec(fmt.Sprintf("alter database %s set default_transaction_read_only = on", pgx.Identifier{b.conn.Config().Database}.Sanitize()))
 	second := b.open(postgres.Options{})
@@ -306,8 +305,7 @@ func TestUnavailable(t *testing.T) {
 	}
 }
 
-// openWithin opens a store whose statements have little time, so that opening it may take several
-// attempts.
+// openWithin opens a store whose statements have little time, so that opening it may take several attempts.
 func (fi *fixture) openWithin(o postgres.Options) *postgres.Store {
 	fi.Helper()
 	for end := time.Now().Add(testenv.Patience()); ; {
@@ -337,7 +335,7 @@ func (fi *fixture) endsInALock() (context.Context, context.CancelFunc) {
 		defer looker.Close(context.WithoutCancel(ctx))
 		for now := []int32(nil); len(now) == 0; {
 			if err := looker.QueryRow(ctx, waiting, before).Scan(&now); err != nil {
-				return // the test is over
+				return // the test has ended
 			}
 		}
 	}()

@@ -6,7 +6,7 @@ import (
 	"handoff/core/store"
 )
 
-// A pass reads the workers every second. These are the sizes of a year of pods, and how many pages it
+// A pass reads the workers every second. These are the numbers of pods in a year, and of the pages that it
 // may read then.
 const (
 	podsOfAYear  = 20_000
@@ -37,7 +37,7 @@ func TestGoneWorkersAddNoCost(t *testing.T) {
 	if before := look(); before.buffers < podsOfAYear {
 		t.Fatalf("a look at %d workers read %v pages: this test measures something else", podsOfAYear, before.buffers)
 	}
-	// Executors mark them in batches, as their queues are deleted, on the tables as they then are.
+	// Executors mark them in batches, as their queues are deleted, on the tables of that time.
 	var all []store.WorkerKey
 	rows, err := c.Workers(c.ctx, nil)
 	c.must(err)
@@ -63,7 +63,7 @@ func TestGoneWorkersAddNoCost(t *testing.T) {
 		if statistics == "fresh" {
 			c.analyze()
 		} else {
-			c.exec("vacuum worker") // as it is vacuumed in work, too
+			c.exec("vacuum worker") // as it is vacuumed in production, too
 		}
 		if after := look(); after.buffers > mostOfAFleet {
 			t.Errorf("with %s statistics a look at the workers reads %v pages beside %d that are gone, want at most %d", statistics, after.buffers, podsOfAYear, mostOfAFleet)

@@ -15,8 +15,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// The function of the database and the decision of the retry manager are the same rule in two
-// languages.
+// The function of the database and the decision of the retry manager are the same rule in two languages.
 func TestRetriableFunctionMatchesRetryManager(t *testing.T) {
 	b := setup(t)
 	// Rows of every kind, including impossible ones.
@@ -67,8 +66,8 @@ func eligible(w *store.WorkerRow, c config.Config) bool {
 	return fits && c.Health.Of(w.Evidence(c.Health.Window), 0) != execution.Unhealthy
 }
 
-// The view and the function are compared with the scheduler's reads, for fleets in which every
-// condition of a worker meets every other one.
+// The view and the function are compared with the scheduler's reads, for fleets in which every condition of a
+// worker meets every other one.
 func TestEligibleWorkersMatchScheduler(t *testing.T) {
 	c := config.Default(config.Hardened)
 	seeds := uint64(2)

@@ -16,8 +16,8 @@ import (
 // rowEach is the last version that stores each transition in a separate row.
 const rowEach = 14
 
-// livedTogether takes n executions through their lives in calls of n. Every third one fails and gets
-// a retry, so the statements make transitions of several kinds.
+// livedTogether runs n executions through their lives in calls of n. Every third one fails and gets a retry,
+// so the statements make transitions of several kinds.
 func (fi *fixture) livedTogether(w store.WorkerKey, n int) (ids []execution.ID) {
 	fi.Helper()
 	fi.must(fi.PutActions(fi.ctx, []execution.Action{action}))
@@ -47,7 +47,7 @@ func (fi *fixture) livedTogether(w store.WorkerKey, n int) (ids []execution.ID) 
 	return ids
 }
 
-// stream reads all changes in pages of so many.
+// stream reads all changes in pages of the given size.
 func (fi *fixture) stream(limit int) (all []store.Change) {
 	fi.Helper()
 	for q := (store.ChangeQuery{Limit: limit}); ; {
@@ -72,8 +72,8 @@ func (fi *fixture) lines() []string {
 	return found
 }
 
-// agree demands that the stream, in pages of any size, and the histories of all executions show what
-// the view shows.
+// agree asserts that the stream, in pages of any size, and the histories of all executions show the same as
+// the view.
 func (fi *fixture) agree() {
 	fi.Helper()
 	rows, err := fi.conn.Query(fi.ctx, `select concat_ws(' ', execution, transaction || '-' || id, "from", "to") from execution_transition order by transaction, id`)
@@ -119,8 +119,8 @@ func (fi *fixture) agree() {
 	}
 }
 
-// What is alike among the transitions of a statement is stored once, and every reader sees a line for
-// each of them: also those in the first and the last place of a group.
+// Equal values of a statement's transitions are stored once, and every reader sees a line for each
+// transition, even in the first and the last place of a group.
 func TestTransitionsOfStatementShareRow(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -170,12 +170,12 @@ func TestMigrationKeepsAudit(t *testing.T) {
 	open, err := b.Create(b.ctx, slices.Repeat([]store.NewExecution{{ActionRef: "a"}}, 50))
 	b.must(err)
 	grouped := b.lines()
-	var heldSince string // which dispatches need and came later
+	var heldSince string // the columns that dispatches need and that came later
 	b.scan("select pg_get_functiondef('held_since'::regproc)", nil, &heldSince)
 	b.must(migrations.Down(b.ctx, b.conn, rowEach))
 	b.exec(heldSince)
 	same("on the way back", grouped)
-	// Its number must come after those of the group before.
+	// Its number must follow those of the group before.
 	b.exec(cancelByHand, int64(open[40].ID))
 	_, err = b.Cancel(b.ctx, []execution.ID{open[0].ID, open[49].ID}, "")
 	b.must(err)

@@ -11,9 +11,8 @@ import (
 	"handoff/core/config"
 )
 
-// The audit of a database into which a newer program has written is judged except for the
-// unreadable words. They are reported with their place, and only the executions concerned are not
-// judged.
+// The audit of a database into which a newer program has written is judged except for the unreadable words.
+// They are reported with their place, and only the affected executions are not judged.
 func TestJudgeSkipsUnknownAuditWords(t *testing.T) {
 	b := setup(t)
 	newer, broken := b.requested(), b.requested()

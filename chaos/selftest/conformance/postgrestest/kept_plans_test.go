@@ -31,9 +31,8 @@ type keeper struct {
 	dispatched int
 }
 
-// newKeeper opens a store on an empty database with one worker, whose heartbeats do not matter, and
-// 50 others of the same fleet, which are gone. rewrite changes the statements that it prepares; nil
-// changes none.
+// newKeeper opens a store on an empty database with one worker, whose heartbeats do not matter, and 50 others
+// of the same fleet, which are gone. rewrite changes the statements that it prepares; nil changes none.
 func newKeeper(t *testing.T, rewrite func(sql string) string) *keeper {
 	t.Helper()
 	return newKeeperAt(t, rewrite, nil)
@@ -48,7 +47,7 @@ func newKeeperAt(t *testing.T, rewrite func(sql string) string, clock func() (ti
 	observed.rewrite = rewrite
 	o := postgres.Options{Migrate: true, MaxConns: 1, StatementTimeout: testenv.Patience(), Tracer: observed, Now: clock, NoBounds: true}
 	if clock != nil {
-		o.NoBounds, o.SlowWalk = false, 1 // walks begin at bounds
+		o.NoBounds, o.SlowWalk = false, 1 // searches of lanes begin at bounds
 	}
 	var err error
 	k.Store, err = postgres.Open(k.ctx, k.url, o)
@@ -92,9 +91,9 @@ select 1, 'noop', 'noop', '', 0, 'completed', 1, 1, 1, now(), now(), now(), now(
   from generate_series(1, %d) n`, n)
 }
 
-// life takes n executions from their creation to their end by the statements that keep their plans,
-// and returns the cost of each. If fails is set, the executions fail and their ends are handled by
-// a separate statement.
+// life runs n executions from their creation to their end by the statements that keep their plans, and
+// returns the cost of each. If fails is set, the executions fail and their ends are handled by a separate
+// statement.
 func (k *keeper) life(n int, fails bool) map[string]observed {
 	k.Helper()
 	costs := make(map[string]observed)
@@ -177,7 +176,7 @@ func (k *keeper) life(n int, fails bool) map[string]observed {
 const (
 	rowsOfARow  = 53
 	rowsOfACall = 390
-	// Its own pages, those of its indexes and of its audit.
+	// The pages of a statement: its own, those of its indexes and of its audit.
 	pagesOfARow  = 70
 	pagesOfACall = 200
 	// DispatchDue walks a lane three times. It skips the index entries of rows that have left the lane, but
@@ -192,8 +191,8 @@ select 1, 'noop', 'noop', '', 0, 'requested', 0, now(), now(), 'api'
   from generate_series(1, %d) n`, n)
 }
 
-// dispatching dispatches batches of what is due, and returns those that cost too much. Each also
-// counts what the worker holds, so a small batch must come first.
+// dispatching dispatches batches of due executions, and returns those that cost too much. Each also counts
+// the worker's rows, so a small batch must come first.
 func (k *keeper) dispatching(where string, sizes ...int) (wrong []string) {
 	k.Helper()
 	for _, n := range sizes {
@@ -223,8 +222,7 @@ func (k *keeper) tooMuch(where, name string, n int, c observed) []string {
 		where, name, n, c.cost, rowsOfARow, pagesOfARow, rowsOfACall, besides, grown(observed{}, c))}
 }
 
-// judge takes batches of several sizes through their lives and returns the statements that cost too
-// much.
+// judge runs batches of several sizes through their lives and returns the statements that cost too much.
 func (k *keeper) judge(where string, sizes ...int) (wrong []string) {
 	k.Helper()
 	for _, n := range sizes {

@@ -8,8 +8,7 @@ import (
 	"handoff/core/store"
 )
 
-// The database's own function, too, uses the limits of the execution's request, whatever its action
-// says.
+// The database's own function, too, uses the limits of the execution's request, whatever its action declares.
 func TestRetriesCountAgainstExecutionLimit(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -56,8 +55,8 @@ func TestRowNamesRequestLimits(t *testing.T) {
 	}
 }
 
-// Whoever edits the view by hand can correct the exit codes, and inserting keeps them; the action's
-// table refuses numbers that no program ends with.
+// A manual edit of the view can correct the exit codes, and inserting keeps them. The action's table refuses
+// numbers that are no exit codes.
 func TestRetriedExitCodesAcceptManualEdits(t *testing.T) {
 	b := setup(t)
 	a := action

@@ -93,7 +93,7 @@ func (u unguarded) Claim(ctx context.Context, w store.WorkerKey, cs []store.Clai
 	return results, nil
 }
 
-// The check can fail: it finds a claim without its guard.
+// The check can fail: it detects a claim without its guard.
 func TestLinearizableDetectsUnguardedClaim(t *testing.T) {
 	b := setup(t)
 	pool, err := pgxpool.New(b.ctx, b.url)

@@ -65,7 +65,7 @@ func many(b *fixture, rows int) int {
 	return rows
 }
 
-// listed keeps the statements that lists have sent.
+// listed holds the statements that lists have sent.
 type listed struct {
 	mu  sync.Mutex
 	all []pgx.TraceQueryStartData

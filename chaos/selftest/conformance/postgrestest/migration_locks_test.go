@@ -77,8 +77,8 @@ func (m *migrating) waits(looker, migrator *pgx.Conn, ended <-chan error) bool {
 	}
 }
 
-// A migration that waits for its lock blocks everybody who comes after it. While it pauses, readers
-// pass, and it ends when the transaction before it does.
+// A migration that waits for its lock blocks every later transaction. While it pauses, readers pass, and it
+// ends when the transaction before it does.
 func TestReadersContinueWhileMigrationWaits(t *testing.T) {
 	m := migratingBehindAReport(t)
 	migrator, looker, reader := m.connect("migrator"), m.connect("looker"), m.connect("reader")
@@ -129,7 +129,7 @@ func TestMigrationTimeoutNamesLockHolder(t *testing.T) {
 	m.must(migrations.Up(t.Context(), migrator))
 }
 
-// A program that waits between two tries stops without waiting for the next one.
+// A program that waits between two attempts stops without waiting for the next one.
 func TestPausedMigrationEndsWithContext(t *testing.T) {
 	m := migratingBehindAReport(t)
 	migrator, looker := m.connect("migrator"), m.connect("looker")
@@ -141,7 +141,7 @@ func TestPausedMigrationEndsWithContext(t *testing.T) {
 	if !m.waits(looker, migrator, ended) {
 		return
 	}
-	// The reader passes when the try is over: then the migration pauses.
+	// The reader passes when the attempt is over: then the migration pauses.
 	_, err := m.connect("reader").Exec(t.Context(), "select from execution limit 1")
 	m.must(err)
 	cancel()

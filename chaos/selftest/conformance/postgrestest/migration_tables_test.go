@@ -19,9 +19,9 @@ import (
 // oneTable is the last version in which an execution was one row of one table.
 const oneTable = 12
 
-// everyStatus makes executions in every status in the one table, with everything that a status may
-// have; the ends of some are not handled. The last are a child that waits, a chain with children to
-// settle, a retry that waits for its turn and an execution with a key.
+// everyStatus makes executions in every status in the one table, with everything that a status may have. The
+// ends of some are not handled. The last are a waiting child, a chain with children to settle, a retry that
+// is not yet due and an execution with a key.
 const everyStatus = `
 set session_replication_role = replica;
 insert into action (ref, runtime, entrypoint, max_retries, concurrency) values ('a', 'shell', '/bin/a', 2, null), ('b', 'shell', '/bin/b', 2, 1);
@@ -52,8 +52,8 @@ insert into execution (action, action_ref, runtime, entrypoint, max_retries, pin
 values (1, 'a', 'shell', '/bin/a', 2, 1, 'key', now(), now(), 'api');
 set session_replication_role = origin`
 
-// Executions in every status read the same after the migration to two tables and after the way
-// back, and the store can work on them there.
+// Executions in every status read the same after the migration to two tables and after the way back, and the
+// store can work on them in both layouts.
 func TestMigrationCarriesEveryStatusBothWays(t *testing.T) {
 	ctx, url := t.Context(), servers.Database(t).URL
 	conn, err := pgx.Connect(ctx, url)
@@ -67,7 +67,7 @@ func TestMigrationCarriesEveryStatusBothWays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// The columns of later migrations are none of the old table's.
+	// The old table lacks the columns of later migrations.
 	all := func() []string {
 		t.Helper()
 		rows, err := conn.Query(ctx, "select (to_jsonb(e) - 'retried_exit_codes')::text from execution e order by id", pgx.QueryExecModeSimpleProtocol)

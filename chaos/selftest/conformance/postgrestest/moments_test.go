@@ -15,13 +15,13 @@ import (
 	"handoff/core/testenv"
 )
 
-// In all other tests the clock of the database is the test's, so they do not show which clock of
-// PostgreSQL a statement reads. A moment must be read when a statement has the locks that it waits
-// for. If a lease or a deadline counted from the beginning of the transaction, it would be too
-// short by the wait, and rows that came due during the wait would be missed. So these tests use the
-// real clock, and let each call wait for a lock on all tables.
+// In all other tests the clock of the database is the test's, so they do not show which clock of PostgreSQL a
+// statement reads. A moment must be read when a statement has the locks that it waits for. If a lease or a
+// deadline counted from the beginning of the transaction, it would be too short by the wait, and rows that
+// came due during the wait would be missed. So these tests use the real clock, and make each call wait for a
+// lock on all tables.
 
-// momentsEach is in how many situations each method is tested.
+// momentsEach is the number of situations in which each method is tested.
 const momentsEach = 3
 
 // offsets are the times after its own moment at which a call sets a deadline, in this package.
@@ -146,7 +146,7 @@ func (fi *fixture) lockAll() pgx.Tx {
 	return tx
 }
 
-// The answers, finds and deletions of a call depend on the moment at which its wait was over.
+// The answers, finds and deletions of a call depend on the moment at which its wait ended.
 func TestCallsUseTimeAfterLockWait(t *testing.T) {
 	b := setup(t)
 	real := b.open(postgres.Options{NoBounds: true, MaxConns: 1, Tracer: &sessions{set: map[string]string{"application_name": "real"}}})
@@ -164,7 +164,7 @@ func TestCallsUseTimeAfterLockWait(t *testing.T) {
 	observations, err := real.Observations(b.ctx, store.ObservationQuery{Limit: 1})
 	b.must(err)
 
-	// wait makes a call wait until a moment has passed, and returns when that was.
+	// wait makes a call wait until a moment has passed, and returns the end of that wait.
 	wait := func(what string, until time.Time, call func()) (over time.Time) {
 		t.Helper()
 		call() // its statements are prepared from here on

@@ -16,7 +16,7 @@ import (
 // sqlCommand is the statement of a psql command in a page.
 var sqlCommand = regexp.MustCompile(`psql [^\n]*?-\w*c "((?:[^"\\]|\\.)*)"`)
 
-// explained are the statements that explain takes.
+// explained are the statements that explain accepts.
 var explained = regexp.MustCompile(`^(select|insert|update|delete|with) `)
 
 // SQL from a page works in psql: the schema has the tables, columns and functions that it names.

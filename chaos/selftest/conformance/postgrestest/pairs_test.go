@@ -21,7 +21,7 @@ import (
 // each call only waits by itself.
 const PairsVariable = "HANDOFF_CONFORMANCE_PAIRS"
 
-// sample: one in this many of those meetings is made, and the first of each method.
+// sample: one meeting in this many is made, and the first of each method.
 const sample = 25
 
 // inTest are the situations that make test has: in each status, and so that every method meets another.
@@ -30,13 +30,13 @@ var inTest = []string{
 	"running past the deadline", "completed, and its slot was left behind", "failed and handled, and a child waits",
 }
 
-// alone are the methods that can't meet another call, and why.
+// alone are the methods that can't meet another call, with the reasons.
 var alone = map[string]string{
 	"StoreDeadLetters":  "it inserts a row that nobody else can see yet",
 	"KeepRefusedResult": "it inserts a row that nobody else can see yet",
 }
 
-// meetings says which calls are made to meet, and counts the results.
+// meetings selects the calls that meet, and counts the results.
 type meetings struct {
 	all bool
 	// alone reports whether no meeting is made.
@@ -233,8 +233,7 @@ func (s *stage) inOrder(attempts []*attempt) {
 	}
 }
 
-// passBy holds each row that a call would lock, if the call passes over locked rows: then it does
-// not wait.
+// passBy holds each row that a call would lock, and checks that a call which skips locked rows does not wait.
 func (s *stage) passBy(attempts []*attempt) {
 	for _, a := range attempts {
 		if !a.Passes || !a.effective {
@@ -242,7 +241,7 @@ func (s *stage) passBy(attempts []*attempt) {
 		}
 		for _, l := range a.locks {
 			if a.Method == "DispatchDue" && !strings.HasPrefix(string(l), "execution_") {
-				continue // it takes its turn at a worker, and locks the worker, as Dispatch does
+				continue // it waits for its turn at a worker, and locks the worker, as Dispatch does
 			}
 			s.restore()
 			s.one.gate.arm(0)
@@ -294,7 +293,7 @@ func (s *stage) together(m *meetings, a, b *attempt, common []lock) {
 	if !slices.ContainsFunc(stops, wanted) {
 		return
 	}
-	// Asking the model takes longer than most meetings.
+	// The model takes longer than most meetings.
 	orders := s.modelStage.Orders(s.model, a.model, b.model)
 	if !m.all && !orders.Matter() {
 		m.count(func() { m.alike++ })
@@ -382,7 +381,7 @@ func TestPairsDetectMissingLocks(t *testing.T) {
 		{"dispatch", "set status = 'scheduled'", locked, "scheduling, and the claim has expired", []string{"Dispatch", "Park"}},
 		{"end unheld", "clock_timestamp()) as now from execution_work w\n     where w.incarnation = $2 and w.status in", locked, "running past the deadline", []string{"Heartbeat", "Finish"}},
 		{"orchestrate", "select chain, null, null, null, null, null from asked", " order by e.id for no key update of e", "failed, to be retried, with a child", []string{"Orchestrate", "Create"}},
-		// Each of the two locks is enough here: who cancels a child holds its work and its record.
+		// Each of the two locks is enough here: a cancellation of a child holds its work and its record.
 		{"settle children", "num_nulls(f.settling_at)", " order by c.id for no key update of c skip locked| order by r.id for no key update of r skip locked", "failed and handled, and a child waits", []string{"SettleChildren", "Cancel"}},
 		{"newest", "order by x.retry_count desc limit 1\n), $1) for no key update", " for no key update of w", "a retry that is scheduled, and a child", []string{"Cancel", "Claim"}},
 	} {

@@ -58,7 +58,7 @@ select 1, 'a', 'shell', '/bin/a', 1, 'infinity', now(), case when n % 4 = 0 then
 update execution set settling_at = ended where id in (select 50 + n * 100 from generate_series(1, 250) n) and orchestrated_at is not null;
 set session_replication_role = origin`
 
-// hot is a statement with arguments as the store sends them, and how many rows it may touch.
+// hot is a statement with arguments as the store sends them, and the number of rows that it may touch.
 type hot struct {
 	name, sql string
 	args      []any
@@ -326,7 +326,7 @@ func explain(t *testing.T, conn *pgx.Conn, under map[string]string, h hot) *node
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(ctx) // nothing is left of it either way
+	defer tx.Rollback(ctx) // it leaves nothing behind either way
 	if first := under[h.sql]; first != "" {
 		if _, err := tx.Exec(ctx, first); err != nil {
 			t.Fatalf("%s: %v", h.name, err)

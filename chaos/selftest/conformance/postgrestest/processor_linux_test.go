@@ -223,7 +223,7 @@ func BenchmarkProcessorOfPurge(b *testing.B) {
 	}
 }
 
-// dispatchDue claims and dispatches so many rows in one step.
+// dispatchDue claims and dispatches n rows in one step.
 func dispatchDue(s *postgres.Store, w store.WorkerKey, rows int) error {
 	offered := make([]store.Place, rows)
 	for i := range offered {
@@ -238,7 +238,7 @@ func dispatchDue(s *postgres.Store, w store.WorkerKey, rows int) error {
 	return err
 }
 
-// inTwoSteps claims so many rows and then dispatches them.
+// inTwoSteps claims n rows and then dispatches them.
 func inTwoSteps(b *testing.B, s *postgres.Store, w store.WorkerKey, rows int, stage func(string, func() error)) {
 	b.Helper()
 	ctx := context.Background()

@@ -18,8 +18,8 @@ const (
 	purgeStep        = 100
 )
 
-// idlePurge is a purge of a table in which nothing is due. Each is made by every executor, every ten
-// seconds or every minute, so it must not read what stays.
+// idlePurge is a purge of a table in which nothing is due. Every executor makes each, every ten seconds or
+// every minute, so it must not read the rows that stay.
 type idlePurge struct {
 	// method is the method of the store that it calls.
 	method, of string
@@ -57,7 +57,7 @@ func TestIdlePurgesAreCheap(t *testing.T) {
 		for _, d := range dimensions() {
 			for _, name := range kept {
 				if d.name == name {
-					if name == "incarnations" { // names have taken those from -1 on
+					if name == "incarnations" { // names have used those from -1 on
 						d.fill(c, 1_000_000+from, 1_000_000+to)
 					} else {
 						d.fill(c, from, to)

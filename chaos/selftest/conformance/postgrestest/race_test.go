@@ -69,7 +69,7 @@ func TestClaimAgainstReclaim(t *testing.T) {
 		if claimed.Applied && taken.Row.Status != execution.Running || taken.Applied && claimed.Row.Status != execution.Failed {
 			t.Fatalf("claimed %+v, taken back %+v", claimed, taken)
 		}
-		// A worker whose slots are all taken is not to blame for rows that it leaves unclaimed.
+		// A worker whose slots are all taken is not charged for rows that it leaves unclaimed.
 		if claimed.Applied {
 			b.finish(w, store.Finish{Key: key, To: execution.Completed})
 		}
@@ -189,8 +189,8 @@ func TestDispatchAgainstReap(t *testing.T) {
 	}
 }
 
-// Executors that dispatch to one worker at the same time do not give it more, together, than each
-// of them may alone.
+// Executors that dispatch to one worker at the same time do not give it more, together, than each of them may
+// alone.
 func TestDispatchKeepsWorkerLimit(t *testing.T) {
 	b := setup(t)
 	const limit, executors = 3, 4

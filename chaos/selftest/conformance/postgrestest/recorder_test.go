@@ -12,7 +12,7 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// recorder is the tracer of a store that remembers its statements and their arguments.
+// recorder is the tracer of a store that records its statements and their arguments.
 type recorder struct {
 	sessions
 

@@ -79,8 +79,8 @@ func TestSilentBrokerIsDetected(t *testing.T) {
 	}
 }
 
-// TestSessionEndsWithEitherConnection: half a session would be a deaf or a mute process. Publishing
-// and consuming have a connection each, and no new one replaces them.
+// TestSessionEndsWithEitherConnection: half a session would be a deaf or a mute process. Publishing and
+// consuming have a connection each, and no new one replaces them.
 func TestSessionEndsWithEitherConnection(t *testing.T) {
 	w := newWorld(t)
 	for n := range 2 {

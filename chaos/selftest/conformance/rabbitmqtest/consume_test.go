@@ -114,9 +114,8 @@ func TestConsumersSettleForEachOther(t *testing.T) {
 	w.eventually("one message", func() bool { return w.depth(q1) == 1 && w.depth(q2) == 0 })
 }
 
-// TestRejectRequeues: a classic queue puts the message back at its old place, a quorum queue
-// without a delivery limit at the end. (After the end of a session both put it back at its old
-// place, see TestCloseRequeues.)
+// TestRejectRequeues: a classic queue returns the message to its old place, a quorum queue without a delivery
+// limit to the end. (After the end of a session both return it to its old place, see TestCloseRequeues.)
 func TestRejectRequeues(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)
@@ -259,7 +258,7 @@ func TestReceiveEndsWithContext(t *testing.T) {
 	}
 }
 
-// TestConsumeTimeoutReturnsDeliveries: the broker's answer is late, and its deliveries go back.
+// TestConsumeTimeoutReturnsDeliveries: the broker's answer is late, and its deliveries return to the queue.
 func TestConsumeTimeoutReturnsDeliveries(t *testing.T) {
 	w := newWorld(t)
 	p := w.proxy()
@@ -382,8 +381,8 @@ func TestDeathsAreCounted(t *testing.T) {
 	c.Ack(d)
 }
 
-// TestRequeueAfterExpiry: while a consumer holds a message beyond its TTL, it lives. Back in the
-// queue it dies at once, even if a consumer waits.
+// TestRequeueAfterExpiry: while a consumer holds a message beyond its TTL, it lives. Once requeued it dies
+// immediately, even if a consumer waits.
 func TestRequeueAfterExpiry(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)

@@ -78,7 +78,7 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// nodeFor returns a node that may be broken, or the node that was given.
+// nodeFor returns a node that may be broken, or the given node.
 func nodeFor(t *testing.T) (mq *servers.MQ, given bool) {
 	t.Helper()
 	if os.Getenv(servers.AddressRabbitMQ) != "" {
@@ -149,11 +149,11 @@ func modelled(t *testing.T, version string, body func(s brokertest.Subject)) {
 	}
 }
 
-// rabbit is RabbitMQ with everything that can be done to it.
+// rabbit is RabbitMQ with all functions that a subject can have.
 type rabbit struct {
 	*world
 	begin time.Time
-	// pace is by how much heartbeats are longer than usual.
+	// pace is the factor by which heartbeats are longer than usual.
 	pace atomic.Int64
 
 	mu      sync.Mutex
@@ -163,7 +163,7 @@ type rabbit struct {
 // syncNames makes a node write the names of its quorum queues.
 const syncNames = "lists:foreach(fun dets:sync/1, dets:all())."
 
-// heartbeat is that of the sessions of cases.
+// heartbeat is the heartbeat of the sessions of cases.
 const heartbeat = 2 * time.Second
 
 func (r *rabbit) subject() brokertest.Subject {
@@ -232,9 +232,9 @@ func (r *rabbit) open() (broker.Session, error) {
 	p := r.proxy()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	// On a busy machine with many sessions, one session may take long to open, and rabbitmqctl may
-	// take long to resume a queue.
-	// The log says why a session ended, which no error does; go test shows it if a case fails.
+	// On a busy machine with many sessions, one session may take long to open, and rabbitmqctl may take long
+	// to resume a queue. The log has the reason why a session ended, which no error has. go test shows it if
+	// a case fails.
 	s, err := rabbitmq.New(rabbitmq.Options{
 		URL: p.url, Heartbeat: time.Duration(r.pace.Load()) * heartbeat, DialTimeout: patience, OldestConfirm: time.Hour,
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),

@@ -13,7 +13,7 @@ import (
 	"handoff/core/broker/rabbitmq"
 )
 
-// These tests have more routes than a session has channels for them.
+// These tests have more routes than a session has channels.
 
 // channels is the number of channels of this virtual host, over all connections.
 func (w *world) channels() int {
@@ -35,7 +35,7 @@ func (w *world) channels() int {
 	return sum
 }
 
-// strayMessages are messages for n routes that lead nowhere. Their channels open as for others.
+// strayMessages are messages for n routes without a queue. Their channels open as for others.
 func (w *world) strayMessages(n int) []broker.Message {
 	var ms []broker.Message
 	for i := range n {
@@ -53,8 +53,8 @@ func (w *world) returned(s broker.Session, ms []broker.Message) {
 	}
 }
 
-// TestIdleRoutesReleaseChannels: what is left are the channel of the probes, the shared one
-// and that of the test.
+// TestIdleRoutesReleaseChannels: the remaining channels are that of the probes, the shared one and that of
+// the test.
 func TestIdleRoutesReleaseChannels(t *testing.T) {
 	t.Parallel() // it waits
 	w := newWorld(t)

@@ -10,7 +10,7 @@ import (
 	"handoff/core/broker/rabbitmq"
 )
 
-// A reader of the error types the command in it.
+// A reader of the error types the command that it quotes.
 func TestSuggestedCommandDeletesQueue(t *testing.T) {
 	bothTypes(t, func(t *testing.T, queueType string) {
 		w := newWorld(t)

@@ -152,8 +152,8 @@ func TestStuckQueueIsNotIdle(t *testing.T) {
 	}
 }
 
-// TestNodesWithOtherSettings changes what holds for a whole node, so it has its own. Its parts wait side
-// by side: neither feels what the other changes.
+// TestNodesWithOtherSettings changes settings of a whole node, so it has its own. Its parts wait
+// concurrently, because neither is affected by the other's changes.
 func TestNodesWithOtherSettings(t *testing.T) {
 	t.Parallel()
 	node := servers.Own(t, servers.Options{RabbitMQ: true}).RabbitMQ

@@ -1,4 +1,5 @@
-// Command small has one place for each operator, to test what they find. Its main prints which mutant it is.
+// Command small has one place for each operator, to see what they find, and a main that tells which
+// mutant it is.
 package main
 
 import (
