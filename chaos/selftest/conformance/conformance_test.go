@@ -73,7 +73,7 @@ func TestBehavioursMatchSuite(t *testing.T) {
 		for _, version := range conformance.Modelled[1:] {
 			for _, queue := range []string{brokertest.Quorum, brokertest.Classic} {
 				if !told[name] && feature(name, queue, version, false) != feature(name, queue, conformance.Modelled[0], false) {
-					t.Errorf("the suite tells releases apart by %s of %s queues, and the page does not say so", name, queue)
+					t.Errorf("the suite distinguishes releases by %s of %s queues, and the page does not list that", name, queue)
 				}
 			}
 		}

@@ -55,7 +55,7 @@ func TestMutantsAreSortedBySourceThenName(t *testing.T) {
 	} {
 		before, after := slices.Index(order, pair[0]), slices.Index(order, pair[1])
 		if before < 0 || after < 0 || before > after {
-			t.Errorf("%q stands at %d and %q at %d: the first has to come first", pair[0], before, pair[1], after)
+			t.Errorf("%q is at %d and %q at %d: the first must come first", pair[0], before, pair[1], after)
 		}
 	}
 }
@@ -85,11 +85,11 @@ func TestChangedConfigurationIsReportedOnce(t *testing.T) {
 	}
 	m.Apply(p, &mutant.Ports{Config: &c, Host: &clock{}})
 	if len(all) != 1 || !strings.Contains(all[0].text, "executor.batch_size is 7 and not ") || all[0].id != 0 {
-		t.Errorf("a mutant with another batch size said %+v", all)
+		t.Errorf("a mutant with another batch size reported %+v", all)
 	}
 	m.Apply(p, &mutant.Ports{Config: &c, Host: &clock{}})
 	if len(all) != 1 {
-		t.Errorf("a mutant that changed nothing said %+v", all[1:])
+		t.Errorf("a mutant that changed nothing reported %+v", all[1:])
 	}
 }
 
@@ -108,7 +108,7 @@ func TestActedRepeatsAfterMinute(t *testing.T) {
 	h.now = time.Minute
 	planted.Acted("kept a slot", 1)
 	if want := []said{{"kept a slot", 1}, {"kept a slot", 2}, {"kept a slot", 0}, {"kept a slot", 1}}; !slices.Equal(all, want) {
-		t.Errorf("it was told %+v, want %+v", all, want)
+		t.Errorf("it reported %+v, want %+v", all, want)
 	}
 	mutant.Process{}.Acted("nobody listens")
 }
@@ -141,7 +141,7 @@ func TestDaemonReadsMutantFromArguments(t *testing.T) {
 		"no-such-mutant": "no mutant is called", "unguarded-finish": "lacks its guard", "no-self-fence": "the machine on which actions run",
 	} {
 		if _, _, err := mutant.FromArguments([]string{"--mutant", name}); err == nil || !strings.Contains(err.Error(), part) || !strings.Contains(err.Error(), name) {
-			t.Errorf("--mutant %s: %v, want an error that says %q", name, err, part)
+			t.Errorf("--mutant %s: %v, want an error with %q", name, err, part)
 		}
 	}
 }
@@ -167,7 +167,7 @@ func TestActedNamesCall(t *testing.T) {
 	p.Acted("by a function")
 	want := []string{"late (in a call of the database: Claim)", "lost (in a call of the broker: Publish)", "of no call", "by a function"}
 	if !slices.Equal(told, want) {
-		t.Errorf("told %q, want %q", told, want)
+		t.Errorf("reported %q, want %q", told, want)
 	}
 }
 

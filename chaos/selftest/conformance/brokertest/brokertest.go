@@ -308,7 +308,7 @@ func (c *Case) runOn(t *testing.T, world WithSubject, queueType, prefix string) 
 				return
 			}
 			if failed := collectFailures(judge); len(failed) > 0 {
-				t.Logf("run again more slowly: %s", strings.Join(failed, "; "))
+				t.Logf("repeated more slowly: %s", strings.Join(failed, "; "))
 				again = true
 			}
 		})
@@ -388,7 +388,7 @@ func runRestarts(t *testing.T, world WithSubject, kill bool) int {
 				failed = append(failed, *b.later...)
 			}
 			if len(failed) > 0 {
-				t.Logf("run again more slowly: %s", strings.Join(failed, "; "))
+				t.Logf("repeated more slowly: %s", strings.Join(failed, "; "))
 				again = true
 			}
 		})

@@ -566,7 +566,7 @@ func TestWatcherDetectsWrongDecisions(t *testing.T) {
 			}
 		}
 		if w.differs(slices.Clone(c.fleet), keys, nil, false) == "" {
-			t.Errorf("%s: nobody is lawful", c.name)
+			t.Errorf("%s: a decision for no worker is lawful", c.name)
 		}
 	}
 	if w.backoffs = oracle.NewBackoffs(&x.Retry); w.backoffs.After(3).Holds(4*time.Second, 0) {

@@ -110,7 +110,7 @@ func TestAuditNamesNoActorForExecutors(t *testing.T) {
 		delete(named, want)
 	}
 	if len(named) > 0 {
-		t.Errorf("named, though nobody asked: %v", named)
+		t.Errorf("named without a request: %v", named)
 	}
 	if row := b.row(retry); row.SubmittedBy != "ci" || b.row(first).CancelRequestedBy != "ops" {
 		t.Errorf("the retry is %q's, the chain was cancelled by %q", row.SubmittedBy, b.row(first).CancelRequestedBy)

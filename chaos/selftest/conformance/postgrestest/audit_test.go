@@ -167,7 +167,7 @@ func TestChangesUnderConcurrentWriters(t *testing.T) {
 	want, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	b.must(err)
 	if len(want) != writers*each*4 || !slices.Equal(seen, want) {
-		t.Errorf("%d changes were told, the table has %d; told in its order: %v", len(seen), len(want), slices.Equal(seen, want))
+		t.Errorf("%d changes were returned, the table has %d; in its order: %v", len(seen), len(want), slices.Equal(seen, want))
 	}
 }
 

@@ -382,7 +382,7 @@ func readBudget(file *os.File) (map[string]spent, error) {
 func TestBudgetDetectsExcess(t *testing.T) {
 	was := map[string]spent{"Claim, 1": {1, 1, 100, 900}, "Finish, 1": {1, 1, 100, 900}}
 	if faults := over(was, map[string]spent{"Claim, 1": {1, 1, 102, 920}, "Finish, 1": {1, 1, 90, 800}}); len(faults) > 0 {
-		t.Errorf("within the budget, and told: %v", faults)
+		t.Errorf("within the budget, but reported: %v", faults)
 	}
 	for _, now := range []map[string]spent{
 		{"Claim, 1": {2, 2, 100, 900}, "Finish, 1": {1, 1, 100, 900}},
@@ -392,7 +392,7 @@ func TestBudgetDetectsExcess(t *testing.T) {
 		{"Claim, 1": {1, 1, 100, 900}, "Finish, 1": {1, 1, 100, 900}, "Mark, 1": {}},
 	} {
 		if len(over(was, now)) == 0 {
-			t.Errorf("nothing is told of %v", now)
+			t.Errorf("no report of %v", now)
 		}
 	}
 }

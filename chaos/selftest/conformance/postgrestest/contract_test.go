@@ -89,7 +89,7 @@ func TestUnreadableWorkerGetsNoWork(t *testing.T) {
 	reaped, err := b.Reap(b.ctx, []store.Reap{{WorkerKey: unknown, Beat: rows[0].Beat}})
 	b.must(err)
 	if reaped[0] {
-		t.Error("a worker whose lifecycle nobody here knows was marked lost")
+		t.Error("a worker with an unknown lifecycle was marked lost")
 	}
 }
 

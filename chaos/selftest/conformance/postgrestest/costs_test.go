@@ -330,7 +330,7 @@ func (m *measurement) judged(g group) (errs []error) {
 		if wrong = still; len(errs) == 0 || attempt == costAttempts {
 			return errs
 		}
-		m.c.Logf("measuring %q again: %v", g, errors.Join(errs...))
+		m.c.Logf("repeating the measurement of %q: %v", g, errors.Join(errs...))
 		if g[0].name == batched {
 			m.lists(wrong)
 		} else {

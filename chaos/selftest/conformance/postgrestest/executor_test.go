@@ -33,7 +33,7 @@ func TestCreate(t *testing.T) {
 	again, err := b.Create(b.ctx, []store.NewExecution{{ActionRef: "none", IdempotencyKey: "k"}, {ActionRef: "a"}})
 	b.must(err)
 	if again[0] != (store.Created{ID: created[0].ID, Existed: true}) || again[1].ID == created[5].ID {
-		t.Errorf("created again: %+v", again)
+		t.Errorf("created twice: %+v", again)
 	}
 	row := b.row(created[0].ID)
 	if row.Action != action || string(row.Parameters) != string(parameters) || row.Status != execution.Requested || row.IdempotencyKey != "k" ||
@@ -149,7 +149,7 @@ func TestDispatch(t *testing.T) {
 		t.Errorf("dispatched at the end of the lease: %+v", got)
 	}
 	if got := dispatch("e", row.Key(), w); got.Applied || got.WorkerUnfit || got.Row.Epoch != 1 {
-		t.Errorf("dispatched again: %+v", got)
+		t.Errorf("dispatched twice: %+v", got)
 	}
 	next := b.scheduling()
 	b.sleep(time.Microsecond)
@@ -229,7 +229,7 @@ func TestReclaimUnclaimed(t *testing.T) {
 	}
 	b.sleep(30*time.Second - time.Microsecond)
 	if out := b.reclaim(r); out.Applied || len(b.found(store.Unclaimed, r.Age)) != 0 {
-		t.Error("taken back a microsecond before its age")
+		t.Error("reclaimed a microsecond before its age")
 	}
 	b.sleep(time.Microsecond)
 	if got := b.found(store.Unclaimed, r.Age); !slices.Equal(got, []execution.ID{key.ID}) {
@@ -239,10 +239,10 @@ func TestReclaimUnclaimed(t *testing.T) {
 	row := out.Row
 	if !out.Applied || row.Status != execution.Requested || row.Epoch != key.Epoch+1 || row.Avoid != w.ID || row.Dispatches != 1 || row.Worker != 0 ||
 		row.Incarnation != 0 || !row.NotBefore.Equal(b.now.Add(time.Second)) || !row.DispatchDeadline.IsZero() || row.FailureReason != execution.NoReason {
-		t.Errorf("taken back: %+v", row)
+		t.Errorf("reclaimed: %+v", row)
 	}
 	if out := b.reclaim(r); out.Applied || out.Row.Epoch != row.Epoch {
-		t.Errorf("taken back a second time: %+v", out)
+		t.Errorf("reclaimed a second time: %+v", out)
 	}
 
 	// The second unclaimed dispatch uses up the allowed number. The worker's name alone does not
@@ -313,7 +313,7 @@ func TestMarkPublishedSkipsLockedRows(t *testing.T) {
 	b.must(tx.Rollback(b.ctx))
 	b.published(left...)
 	if b.row(held.ID).PublishedAt.IsZero() {
-		t.Error("what was left is not marked when it is asked for again")
+		t.Error("the skipped rows are not marked by a second request")
 	}
 }
 
@@ -328,7 +328,7 @@ func TestUnpublished(t *testing.T) {
 	}
 	r := store.Reclaim{Key: first, Cause: store.Unpublished, Age: 5 * time.Second, By: execution.Reconciler, Policy: config.Reschedule}
 	if out := b.reclaim(r); out.Applied {
-		t.Errorf("published and taken back as unpublished: %+v", out)
+		t.Errorf("published and reclaimed as unpublished: %+v", out)
 	}
 	r.Key = second
 	if out := b.reclaim(r); !out.Applied {
@@ -376,7 +376,7 @@ func TestOwnerGone(t *testing.T) {
 	}
 	r.Key, r.Counts, r.MaxDispatches = waits, true, 1
 	if out := b.reclaim(r); !out.Applied || out.Row.Status != execution.Requested || out.Row.Dispatches != 0 {
-		t.Errorf("taken back: %+v", out)
+		t.Errorf("reclaimed: %+v", out)
 	}
 }
 
@@ -424,7 +424,7 @@ func TestOrchestrateOnce(t *testing.T) {
 	b.must(err)
 	for i := range second {
 		if !reflect.DeepEqual(second[i], store.Orchestrated{}) {
-			t.Errorf("handled again: %+v", second[i])
+			t.Errorf("handled twice: %+v", second[i])
 		}
 	}
 	row := b.row(id)

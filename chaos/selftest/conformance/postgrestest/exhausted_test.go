@@ -139,6 +139,6 @@ begin raise exception 'could not extend file "base/1/1": No space left on device
 	b.unavailable("a migration of a full database", err, "53100")
 	b.exec("drop event trigger full_disk")
 	if _, err = postgres.Open(b.ctx, b.url, postgres.Options{Migrate: true}); err == nil || store.Retriable(err) {
-		t.Errorf("a migration that can't be applied gives %v, want an error that trying again does not mend", err)
+		t.Errorf("a migration that can't be applied gives %v, want an error that no retry cures", err)
 	}
 }

@@ -251,7 +251,7 @@ func TestReplyLost(t *testing.T) {
 	out, err := s.Finish(b.ctx, w, f)
 	b.must(err)
 	if out[0].Applied || out[0].Row.Status != execution.Completed || out[0].Row.Epoch != key.Epoch {
-		t.Errorf("asked again: %+v", out[0])
+		t.Errorf("on the retry: %+v", out[0])
 	}
 }
 

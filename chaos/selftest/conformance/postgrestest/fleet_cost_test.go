@@ -66,7 +66,7 @@ func TestGoneWorkersAddNoCost(t *testing.T) {
 			c.exec("vacuum worker") // as it is vacuumed in production, too
 		}
 		if after := look(); after.buffers > mostOfAFleet {
-			t.Errorf("with %s statistics a look at the workers reads %v pages beside %d that are gone, want at most %d", statistics, after.buffers, podsOfAYear, mostOfAFleet)
+			t.Errorf("with %s statistics reading the workers takes %v pages with %d that are gone, want at most %d", statistics, after.buffers, podsOfAYear, mostOfAFleet)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func TestJudgeSkipsUnknownAuditWords(t *testing.T) {
 		t.Fatalf("%d executions, %d events can't be read, %d executions are set aside: %q", r.Executions, r.Unread, r.Aside, r.Unknown)
 	}
 	if why := r.Unknown[0]; !strings.HasPrefix(why, "execution_transition ") || !strings.Contains(why, fmt.Sprintf(`, of execution %d: unknown failure reason "of_a_newer_release"`, newer)) {
-		t.Errorf("what is told is %q", why)
+		t.Errorf("the report is %q", why)
 	}
 	if !slices.ContainsFunc(r.Violations, func(f invariant.Finding) bool { return f.Invariant.Number == 1 && f.Execution == broken }) {
 		t.Errorf("of execution %d, which can be read, nothing is found: %+v", broken, r.Violations)

@@ -151,7 +151,7 @@ func (k *keeper) life(n int, fails bool) map[string]observed {
 		results, err := k.Finish(k.ctx, k.worker, fs)
 		for i := range results {
 			if !results[i].Applied || results[i].Row.OrchestratedAt.IsZero() != fails {
-				return fmt.Errorf("not as asked for: %+v", results[i])
+				return fmt.Errorf("not as requested: %+v", results[i])
 			}
 		}
 		return err

@@ -216,7 +216,7 @@ func TestSchedulingBesideLists(t *testing.T) {
 		return all[len(all)*99/100]
 	}
 	a, l := p99(alone), p99(beside)
-	t.Logf("%d rows: p50 %v alone, %v beside 32 listing clients; p99 %v alone, %v beside them: %.2f times", rows, alone[len(alone)/2], beside[len(beside)/2], a, l, float64(l)/float64(a))
+	t.Logf("%d rows: p50 %v alone, %v with 32 listing clients; p99 %v alone, %v with them: %.2f times", rows, alone[len(alone)/2], beside[len(beside)/2], a, l, float64(l)/float64(a))
 	for _, kind := range slices.Sorted(maps.Keys(answers.counts)) {
 		t.Logf("%s: %d answers", kind, answers.counts[kind])
 	}

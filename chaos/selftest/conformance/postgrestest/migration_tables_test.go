@@ -98,7 +98,7 @@ func TestMigrationCarriesEveryStatusBothWays(t *testing.T) {
 	var works, unhandled int
 	must(conn.QueryRow(ctx, "select (select count(*) from execution_work), (select count(*) from execution_unhandled)").Scan(&works, &unhandled))
 	if works != 5*3+3 || unhandled != 5 {
-		t.Errorf("%d rows of work and %d ends that nobody has handled, want %d and 5", works, unhandled, 5*3+3)
+		t.Errorf("%d rows of work and %d unhandled ends, want %d and 5", works, unhandled, 5*3+3)
 	}
 	must(migrations.Down(ctx, conn, oneTable))
 	same("after the way back", before)

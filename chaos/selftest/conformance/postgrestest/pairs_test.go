@@ -429,7 +429,7 @@ func TestPairsDetectMissingLocks(t *testing.T) {
 			if len(found) == 0 {
 				t.Fatalf("it went unnoticed in %v", m)
 			}
-			t.Logf("noticed after %d interleavings: %s", m.made, found[0])
+			t.Logf("detected after %d interleavings: %s", m.made, found[0])
 		})
 	}
 }

@@ -64,10 +64,10 @@ func TestClaimAgainstReclaim(t *testing.T) {
 		})
 		wg.Wait()
 		if claimed.Applied == taken.Applied {
-			t.Fatalf("claimed %+v, taken back %+v", claimed, taken)
+			t.Fatalf("claimed %+v, reclaimed %+v", claimed, taken)
 		}
 		if claimed.Applied && taken.Row.Status != execution.Running || taken.Applied && claimed.Row.Status != execution.Failed {
-			t.Fatalf("claimed %+v, taken back %+v", claimed, taken)
+			t.Fatalf("claimed %+v, reclaimed %+v", claimed, taken)
 		}
 		// A worker whose slots are all taken is not charged for rows that it leaves unclaimed.
 		if claimed.Applied {

@@ -21,7 +21,7 @@ type refused struct {
 func (r *refused) judge(err error) {
 	var said *pgconn.PgError
 	if errors.As(err, &said) && strings.HasPrefix(said.Code, "42") {
-		r.t.Errorf("PostgreSQL does not take a statement: %v", said)
+		r.t.Errorf("PostgreSQL refuses a statement: %v", said)
 	}
 }
 

@@ -44,7 +44,7 @@ func (fi *fixture) served() http.Handler {
 // ask sends a request. It returns the answer, its processor time and the largest growth of the heap.
 func ask(t *testing.T, h http.Handler, method, path string, body []byte) (status int, answer string, took time.Duration, grown uint64) {
 	t.Helper()
-	// Over a connection, because reading and writing cost, too.
+	// The request uses a connection, because reading and writing cost, too.
 	s := httptest.NewServer(h)
 	defer s.Close()
 	once := func() {
@@ -75,8 +75,8 @@ func ask(t *testing.T, h http.Handler, method, path string, body []byte) (status
 	return status, answer, took, grown
 }
 
-// askAtOnce has 32 clients send a request, which read nothing into memory. It returns the most by
-// which the heap grew, and how many were served.
+// askAtOnce makes 32 clients send a request and discard the answer. It returns the largest growth of the heap,
+// and the number of served requests.
 func askAtOnce(t *testing.T, h http.Handler, method, path string, body []byte) (grown uint64, served int64) {
 	t.Helper()
 	var ok atomic.Int64
@@ -97,7 +97,7 @@ func askAtOnce(t *testing.T, h http.Handler, method, path string, body []byte) (
 	return grown, ok.Load()
 }
 
-// discarding is a client that keeps nothing of its answer but the status.
+// discarding is a client that keeps only the status of its answer.
 type discarding struct {
 	header http.Header
 	status int
@@ -107,7 +107,7 @@ func (d *discarding) Header() http.Header         { return d.header }
 func (d *discarding) WriteHeader(status int)      { d.status = status }
 func (d *discarding) Write(p []byte) (int, error) { return len(p), nil }
 
-// heapGrowth is the most by which the heap grows while act runs.
+// heapGrowth is the largest growth of the heap while act runs.
 func heapGrowth(act func()) uint64 {
 	heap := func() uint64 {
 		sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
@@ -174,7 +174,7 @@ func TestAPIRequestsAreBounded(t *testing.T) {
 		if status != 200 || !strings.Contains(answer, x.contains) {
 			t.Errorf("%s %s: %d %.200s, want %s", x.method, x.path, status, answer, x.contains)
 		}
-		// How much memory and processor time a request takes depends on what else the machine does.
+		// The memory and processor time of a request depend on the other work of the machine.
 		if !testenv.All() {
 			continue
 		}

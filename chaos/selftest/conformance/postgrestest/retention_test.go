@@ -81,7 +81,7 @@ func TestAuditPurgeLeavesNoEarlierLine(t *testing.T) {
 	same(b, "afterwards", done.Removed, 1)
 }
 
-// What a retention has deleted is not judged, and the judgement says so.
+// Executions that a retention has deleted are not judged, and the judgement reports that.
 func TestJudgeAcceptsPurgedAuditStart(t *testing.T) {
 	b := setup(t)
 	cut, whole, gone := b.requested(), execution.ID(0), b.requested()
@@ -94,10 +94,10 @@ func TestJudgeAcceptsPurgedAuditStart(t *testing.T) {
 	r, err := audit.Judge(b.ctx, b.url, audit.Options{Config: config.Default(config.Hardened)})
 	b.must(err)
 	if !r.Since.Equal(b.now.Add(-3 * time.Hour)) {
-		t.Errorf("the audit is said to be whole since %v", r.Since)
+		t.Errorf("the audit is reported as complete since %v", r.Since)
 	}
 	if r.Executions != 1 || r.Left != 1 || len(r.Violations) != 0 {
-		t.Errorf("%d executions are judged, want 1, execution %d; %d are said to have left, want 1; %+v", r.Executions, whole, r.Left, r.Violations)
+		t.Errorf("%d executions are judged, want 1, execution %d; %d are reported as purged, want 1; %+v", r.Executions, whole, r.Left, r.Violations)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestPurgeStepsAreBounded(t *testing.T) {
 	same(b, "what is young stays", b.row(young).ID, young)
 }
 
-// same fails the test if a value is not the one that is wanted.
+// same fails the test if a value is not the wanted one.
 func same[T comparable](b *fixture, what string, got, want T) {
 	b.Helper()
 	if got != want {

@@ -97,7 +97,7 @@ func TestDatabaseTransitions(t *testing.T) {
 	}
 }
 
-// A terminal row keeps its status, whoever writes, and constraints refuse rows that make no sense.
+// A terminal row keeps its status for every writer, and constraints refuse invalid rows.
 func TestImpossibleStates(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -128,7 +128,7 @@ func TestImpossibleStates(t *testing.T) {
 	}
 }
 
-// The audit contains a row's changes and can be turned off, and the views and functions answer.
+// The audit contains a row's changes and can be turned off, and the views and functions return rows.
 func TestAuditAndViews(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")

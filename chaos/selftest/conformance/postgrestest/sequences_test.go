@@ -17,7 +17,7 @@ import (
 	"handoff/sim/simstore"
 )
 
-// lanes is the number of databases on which sequences run at a time.
+// lanes is the number of databases on which sequences run concurrently.
 const lanes = 4
 
 // randomCommands is the number of random commands that TestSequences compares.

@@ -14,8 +14,8 @@ import (
 	"handoff/core/store/postgres"
 )
 
-// The server is this package's own: the stream of changes and the audit's retention end before the oldest
-// transaction of the whole server, whatever database it is in.
+// The package has its own server. The stream of changes and the audit's retention end before the oldest
+// transaction of the whole server, in any of its databases.
 func TestMain(m *testing.M) { servers.MainAlone(m) }
 
 // fixture is a store on its own database. Its clock stands still until the test moves it, so that moments are
@@ -50,7 +50,7 @@ end $$`
 func setup(t *testing.T) *fixture {
 	t.Helper()
 	b := &fixture{T: t, ctx: t.Context(), url: servers.Database(t).URL, now: beginning}
-	// Tests edit rows by hand, and so behind bounds.
+	// Tests edit rows manually, and so behind bounds.
 	b.Store = b.open(postgres.Options{Migrate: true, Now: b.clock, NoBounds: true})
 	conn, err := pgx.Connect(b.ctx, b.url)
 	b.must(err)
@@ -94,18 +94,18 @@ func (fi *fixture) published(keys ...execution.Key) {
 	left, err := fi.MarkPublished(fi.ctx, keys)
 	fi.must(err)
 	if len(left) > 0 {
-		fi.Fatalf("left unmarked although nobody has locked them: %v", left)
+		fi.Fatalf("left unmarked although no transaction has locked them: %v", left)
 	}
 }
 
-// exec executes SQL by hand.
+// exec executes SQL directly, not through the store.
 func (fi *fixture) exec(sql string, args ...any) {
 	fi.Helper()
 	_, err := fi.conn.Exec(fi.ctx, sql, args...)
 	fi.must(err)
 }
 
-// scan reads one line by hand.
+// scan reads one row directly, not through the store.
 func (fi *fixture) scan(sql string, args []any, into ...any) {
 	fi.Helper()
 	fi.must(fi.conn.QueryRow(fi.ctx, sql, args...).Scan(into...))

@@ -31,7 +31,7 @@ type nobody struct{}
 
 func (nobody) Connect(context.Context) (broker.Session, error) { return nil, broker.ErrUnavailable }
 
-// fences counts how often a worker gave up its lease.
+// fences counts how often a worker fenced itself.
 type fences struct {
 	telemetry.Recorder
 	n atomic.Int64
@@ -60,8 +60,8 @@ func patient() config.Config {
 	return c
 }
 
-// overDeadConnections runs a worker whose connections go silent `trials` times, and returns how
-// often it fenced itself.
+// overDeadConnections runs a worker whose connections go silent `trials` times, and returns how often it
+// fenced itself.
 func (fi *fixture) overDeadConnections(name string, trials int, d config.Database) (fenced int64) {
 	proxies := netproxy.New()
 	defer proxies.Close()
@@ -96,7 +96,7 @@ func (fi *fixture) overDeadConnections(name string, trials int, d config.Databas
 	for range trials {
 		before := f.n.Load()
 		fi.fill(db, d.Connections)
-		fi.nextBeat(name, f, before) // the trial begins with a fresh lease
+		fi.nextBeat(name, f, before) // the trial begins with a new lease
 		began := time.Now()
 		heal := []func(){
 			link.Begin(netproxy.Out, netproxy.Effect{Silence: true}), link.Begin(netproxy.In, netproxy.Effect{Silence: true}),
@@ -110,7 +110,7 @@ func (fi *fixture) overDeadConnections(name string, trials int, d config.Databas
 	return f.n.Load()
 }
 
-// fill makes a store open all the connections that it may.
+// fill makes a store open as many connections as it may.
 func (fi *fixture) fill(db *postgres.Store, connections int) {
 	for {
 		var all sync.WaitGroup
@@ -187,8 +187,7 @@ func TestHeartbeatsOutliveDeadConnections(t *testing.T) {
 }
 
 // A path with a round trip of a second is slow and not silent. A new connection is ready before the
-// statements of a heartbeat have been prepared and answered, but the old one must not be thrown
-// away for that.
+// statements of a heartbeat have been prepared and answered, but the old one must not be closed for that.
 func TestHeartbeatSurvivesSlowPath(t *testing.T) {
 	testenv.Nightly(t, "it waits fifteen seconds for round trips of a second, which a busy machine makes longer than the ping may take")
 	b := setup(t)

@@ -14,8 +14,8 @@ import (
 	"handoff/core/testenv"
 )
 
-// snapshotCall is a call that a fleet makes all the time, about one row at most. prepare and tidy are
-// not measured.
+// snapshotCall is a call that a fleet makes continually, about one row at most. prepare and tidy are not
+// measured.
 type snapshotCall struct {
 	name                string
 	prepare, call, tidy func()
@@ -70,7 +70,7 @@ func TestSnapshotCosts(t *testing.T) {
 	k := newKeeperAt(t, nil, func() (time.Time, bool) {
 		return time.Now().Add(time.Duration(ahead.Load())), true
 	})
-	const long = 6 // executions that the worker holds all the time, half of which it runs
+	const long = 6 // executions that the worker holds throughout, half of which it runs
 	_, err := k.Create(k.ctx, slices.Repeat([]store.NewExecution{{ActionRef: "noop"}}, long))
 	k.must(err)
 	k.must(dispatchDue(k.Store, k.worker, long))
@@ -92,16 +92,16 @@ func TestSnapshotCosts(t *testing.T) {
 		for range n / 500 {
 			k.life(500, false)
 		}
-		// What has just left may still be passed over.
+		// Rows that have just left may still be skipped.
 		ahead.Add(int64(time.Hour))
 	}
-	// measure returns the pages of each call. It takes the cheapest of several: now and then a call
-	// walks from the head on purpose.
+	// measure returns the pages of each call. It takes the cheapest of several attempts, because occasionally
+	// a call walks from the head on purpose.
 	measure := func() map[string]float64 {
 		t.Helper()
 		least := make(map[string]float64)
 		for attempt := range 4 {
-			time.Sleep(1100 * time.Millisecond) // each attempt renews what the store remembers
+			time.Sleep(1100 * time.Millisecond) // each attempt renews what the store caches
 			for _, c := range calls {
 				c.prepare()
 				k.observer.plans = nil
@@ -129,9 +129,9 @@ func TestSnapshotCosts(t *testing.T) {
 	pass()
 	during := measure()
 	for _, c := range calls {
-		t.Logf("%s: %v pages before the snapshot, %v after %d executions have passed beside it", c.name, before[c.name], during[c.name], n)
+		t.Logf("%s: %v pages before the snapshot, %v after %d executions have passed during it", c.name, before[c.name], during[c.name], n)
 		if during[c.name] > 2*before[c.name] {
-			t.Errorf("%s reads %v pages after %d executions have passed beside an old snapshot, and %v without one: at most twice as many are allowed",
+			t.Errorf("%s reads %v pages after %d executions have passed during an old snapshot, and %v without one: at most twice as many are allowed",
 				c.name, during[c.name], n, before[c.name])
 		}
 	}

@@ -20,8 +20,8 @@ import (
 	"handoff/sim/simstore"
 )
 
-// stage is a situation on its own database, saved so that it can be restored, and the same
-// situation on the model.
+// stage is a situation on its own database, saved so that it can be restored, and the same situation on the
+// model.
 type stage struct {
 	*fixture
 	*storetest.Stage
@@ -29,8 +29,7 @@ type stage struct {
 	model      storetest.State
 	// one and two are the stores that call at the same time.
 	one, two *caller
-	// watch is the store that shows the result. It keeps its plans, which are nearly all that it
-	// costs.
+	// watch is the store that shows the result. It keeps its plans, because planning is most of its cost.
 	watch *postgres.Store
 	// met are the methods that another call has met.
 	met map[string]bool
@@ -51,7 +50,7 @@ func (c *caller) EditByHand(ctx context.Context, id execution.ID, maxRetries int
 	return err
 }
 
-// kept are the tables that make the situation, with their keys, and whether their rows are locked.
+// kept are the tables that make up the situation, with their keys, and whether their rows are locked.
 var kept = []struct {
 	table, key string
 	locked     bool
@@ -106,7 +105,7 @@ func (s *stage) caller(name string, rewrite func(sql string) string) *caller {
 	return c
 }
 
-// connectHand opens the session of a caller who edits rows by hand.
+// connectHand opens the session of a caller who edits rows manually.
 func (s *stage) connectHand(c *caller) {
 	config, err := pgx.ParseConfig(s.url)
 	s.must(err)
@@ -118,7 +117,7 @@ func (s *stage) connectHand(c *caller) {
 
 // keep saves the present state of the database.
 func (s *stage) keep() {
-	// From here on, statements by hand fire neither triggers nor foreign keys.
+	// From here on, manual statements fire neither triggers nor foreign keys.
 	s.exec(`set session_replication_role = replica`)
 	s.exec(`create schema kept`)
 	s.exec(`create table kept.restored (by text)`)
@@ -202,8 +201,8 @@ func (s *stage) begin(by *caller, w storetest.Write) *underway {
 	return u
 }
 
-// stops waits until a call is over, or waits for a lock, or is at the gate of its caller if that is
-// shut. It returns whether the call has stopped for now.
+// stops waits until a call has ended, or waits for a lock, or is at the closed gate of its caller. It reports
+// whether the call has stopped for now.
 func (s *stage) stops(u *underway, gated bool) (stopped bool) {
 	s.Helper()
 	if gated {

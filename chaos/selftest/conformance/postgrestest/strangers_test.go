@@ -113,10 +113,10 @@ func TestLockedRowBlocksNoOther(t *testing.T) {
 			b.whileLocked("select from execution_work where id = $1 for update", []any{int64(held.ID)}, func() {
 				answered, err := call.do(call.keys)
 				if slices.Sort(answered); !slices.Equal(answered, want) {
-					t.Errorf("beside a locked row %v were done, want %v (%v)", answered, want, err)
+					t.Errorf("with a locked row %v were done, want %v (%v)", answered, want, err)
 				}
 				if !store.Retriable(err) {
-					t.Errorf("the locked row's error is %v, want one that is tried again", err)
+					t.Errorf("the locked row's error is %v, want one that is retried", err)
 				}
 			})
 			answered, err := call.do([]execution.Key{held})
@@ -204,8 +204,7 @@ func TestChildOfPurgedChainHasNoParent(t *testing.T) {
 	}
 }
 
-// An edit by hand keeps what happened to the row since the edit's statement began, and no edit lowers an
-// epoch.
+// A manual edit keeps what happened to the row since the edit's statement began, and no edit lowers an epoch.
 func TestManualEditKeepsConcurrentChanges(t *testing.T) {
 	b := setup(t)
 	w := b.worker("w")
@@ -255,7 +254,7 @@ func TestManualEditKeepsConcurrentChanges(t *testing.T) {
 		t.Errorf("after an edit of what ended meanwhile: %v, %d retries, output %s", ended.Status, ended.Action.MaxRetries, ended.Result.Output)
 	}
 	if listed := b.found(store.Unorchestrated, 0); !slices.Equal(listed, []execution.ID{run.ID}) {
-		t.Errorf("ends that nobody has handled: %v, want %d", listed, run.ID)
+		t.Errorf("unhandled ends: %v, want %d", listed, run.ID)
 	}
 	if _, err := b.conn.Exec(b.ctx, "update execution set epoch = 1 where id = $1", int64(key.ID)); err == nil {
 		t.Error("an edit has lowered an epoch")

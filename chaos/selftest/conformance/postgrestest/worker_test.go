@@ -107,7 +107,7 @@ func TestClaimedRow(t *testing.T) {
 	if none := b.claim(w, execution.Key{ID: 12345}); none.Applied || none.Row.ID != 0 {
 		t.Errorf("a claim of no row: %+v", none)
 	}
-	// One call may name a row twice: the first item is served first.
+	// One call may name a row twice: the first item is processed first.
 	other := b.scheduled(w)
 	twice, err := b.Claim(b.ctx, w, []store.Claim{{Key: other}, {Key: other}})
 	b.must(err)
@@ -157,10 +157,10 @@ func TestFinish(t *testing.T) {
 		t.Errorf("finished: %+v", got)
 	}
 	if r := got.Result; r.Error != result.Error || r.Message != "M" || r.FailedBy != execution.Worker || string(r.Output) != string(result.Output) {
-		t.Errorf("the result came back as %+v", r)
+		t.Errorf("the result was read as %+v", r)
 	}
 	if out := b.finish(w, f); out.Applied || out.Row.Status != execution.Failed {
-		t.Errorf("finished again: %+v", out)
+		t.Errorf("finished twice: %+v", out)
 	}
 	if out := b.finish(w, store.Finish{Key: execution.Key{ID: 777}, To: execution.Completed}); out.Applied || out.Row.ID != 0 {
 		t.Errorf("a result for no row: %+v", out)

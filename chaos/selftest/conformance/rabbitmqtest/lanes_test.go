@@ -152,7 +152,7 @@ func TestOrderWhileChannelsChangeRoutes(t *testing.T) {
 		if s.Closed() {
 			t.Fatal("the session is closed")
 		}
-		t.Logf("published again: %v", again)
+		t.Logf("published repeatedly: %v", again)
 		for q, queue := range names {
 			next, n := 0, 0
 			for ; ; n++ {
@@ -172,7 +172,7 @@ func TestOrderWhileChannelsChangeRoutes(t *testing.T) {
 				}
 			}
 			if next != calls*batch || n < next || n > next+again[q] {
-				t.Errorf("%s: %d messages, the last is %d; %d were published again", queue, n, next-1, again[q])
+				t.Errorf("%s: %d messages, the last is %d; %d were published repeatedly", queue, n, next-1, again[q])
 			}
 		}
 	}

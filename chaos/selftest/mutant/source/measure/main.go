@@ -74,7 +74,7 @@ func runProgram(ctx context.Context, args []string, stdout, stderr io.Writer) in
 	flags.IntVar(&o.size.Varied, "varied-seeds", sourceVariedSeeds, "varied runs of each, beside those of --seeds")
 	flags.BoolVar(&o.unit, "unit", false, "run survivors against the unit tests of their package and of the oracle, too; the raw score does not count that")
 	flags.BoolVar(&o.again, "again", false, "forget the results in --out")
-	flags.StringVar(&o.file, "out", "", "the results, reports/out/source.json unless it is given; an interrupted measurement goes on with this `FILE`")
+	flags.StringVar(&o.file, "out", "", "the results, reports/out/source.json unless it is given; an interrupted measurement continues with this `FILE`")
 	flags.StringVar(&o.keep, "keep", "", "keep the build in this `FOLDER`; HANDOFF_SOURCE_MUTANT=NUMBER FOLDER/chaos replay … then shows a mutant's run")
 	flags.StringVar(&o.only, "only", "", "those mutants whose ID contains this `TEXT`")
 	flags.StringVar(&o.part, "shard", "", "do share `I/N` only, as in 2/4; then put the results of all shares together")
@@ -228,7 +228,7 @@ func (o *options) writePage(results *score.Results) error {
 	}
 	page, err := results.Page(equivalents, before)
 	if err != nil {
-		return brokenError("%s is not written: %v\nthe results stay: once that is mended, give their file as the argument, and --table again", o.into, err)
+		return brokenError("%s is not written: %v\nthe results are kept: fix that, then give their file as the argument, with --table", o.into, err)
 	}
 	if err := os.WriteFile(o.into, []byte(page), 0o600); err != nil {
 		return brokenError("writing the score to %s: %v", o.into, err)

@@ -39,7 +39,7 @@ func measureSource(ctx context.Context, o options) error {
 	m := &measurement{options: o, root: root, work: work, bin: filepath.Join(work, "measure")}
 	switch err := m.measureSample(ctx); {
 	case err != nil && ctx.Err() != nil && m.done == 0:
-		return brokenError("interrupted before a mutant was judged: there is nothing to go on with")
+		return brokenError("interrupted before a mutant was judged: there is nothing to continue")
 	case err != nil:
 		return err
 	}
@@ -305,7 +305,7 @@ func (m *measurement) runMutants(ctx context.Context, order []*source.Candidate,
 		}
 	}
 	if ctx.Err() != nil {
-		return brokenError("interrupted after %d of %d mutants: the same command goes on", m.done, len(order))
+		return brokenError("interrupted after %d of %d mutants: the same command continues", m.done, len(order))
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func TestUnitTestsJudgeMutantOfPackage(t *testing.T) {
 		}
 	}
 	if files, err := os.ReadDir(m.work); err != nil || len(files) != 1+len(oracleTests) {
-		t.Errorf("built %v, %v; want the tests of its package and of those that ask the oracle, once", files, err)
+		t.Errorf("built %v, %v; want the tests of its package and those of the oracle, once", files, err)
 	}
 }
 
