@@ -9,7 +9,7 @@ import (
 
 func prefetchCases() []Case {
 	return []Case{
-		{Name: "rule 25 prefetch limits what is unsettled, and each settlement lets one more come", body: func(b *fixture) {
+		{Name: "rule 25 prefetch limits the unsettled deliveries, and each settlement allows one more", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareQueue(s)
 			c := b.startConsumer(s, "q", 3)
@@ -56,7 +56,7 @@ func prefetchCases() []Case {
 			b.holdDeliveries(full, 1)
 			b.holdDeliveries(open, 9)
 		}},
-		{Name: "rule 25 what waits goes to a consumer that comes later", body: func(b *fixture) {
+		{Name: "rule 25 waiting messages go to a later consumer", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareQueue(s)
 			full := b.startConsumer(s, "q", 1)
@@ -133,7 +133,7 @@ func settleCases() []Case {
 
 func requeueCases() []Case {
 	return []Case{
-		{Name: "rule 28 what is requeued is redelivered, from its old place in classic and from the end of quorum queues without a limit", body: func(b *fixture) {
+		{Name: "rule 28 a requeued message is redelivered, from its old place in classic and from the end of quorum queues without a limit", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareQueue(s)
 			c := b.startConsumer(s, "q", 2)
@@ -173,7 +173,7 @@ func requeueCases() []Case {
 			b.expect("what is left", messageNumbers(left), want)
 			b.expect("redelivered", redeliveredFlags(left), redelivered)
 		}},
-		{Name: "rule 27 cancelling ends new deliveries and leaves what was received with the session", body: cancelWithBufferedDeliveries},
+		{Name: "rule 27 cancelling ends new deliveries, and the session keeps the received ones", body: cancelWithBufferedDeliveries},
 		{Name: "rule 27 cancelling twice is harmless, and leaves other consumers alone", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareQueue(s)
@@ -245,7 +245,7 @@ func returnCases() []Case {
 			b.expect("what is left", messageNumbers(left), []int{1, 3, 4, 5, 6, 7})
 			b.expect("redelivered", redeliveredFlags(left), "rrrr--")
 		}},
-		{Name: "rule 29 what was delivered and never read is redelivered", body: func(b *fixture) {
+		{Name: "rule 29 a message that was delivered and never read is redelivered", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareQueue(s)
 			b.startConsumer(s, "q", 2)
@@ -294,7 +294,7 @@ func orderCases() []Case {
 			}
 			b.expectMessages("q", upTo(1, 5)...)
 		}},
-		{Name: "rule 28 what ended sessions return comes first, in the order of their ends in quorum queues", body: func(b *fixture) {
+		{Name: "rule 28 messages of ended sessions come first, in the order of the ends in quorum queues", body: func(b *fixture) {
 			first, second := b.openSession(), b.openSession()
 			b.declareQueue(first)
 			one, two := b.startConsumer(first, "q", 2), b.startConsumer(second, "q", 2)
@@ -346,7 +346,7 @@ func deletionCases() []Case {
 			b.expect("the sibling receives", messageNumber(b.receiveDelivery(sibling)), 3)
 			b.publishExpecting(s, broker.Returned, "", b.objectName("q"), 4)
 		}},
-		{Name: "rule 32 what was received before the deletion comes before the cancellation", needs: needsDelete, body: func(b *fixture) {
+		{Name: "rule 32 messages received before the deletion come before the cancellation", needs: needsDelete, body: func(b *fixture) {
 			s := b.openSession()
 			b.declareQueue(s)
 			c := b.startConsumer(s, "q", 2)
@@ -358,7 +358,7 @@ func deletionCases() []Case {
 			_, err := b.nextDelivery(c, patience)
 			b.expectError("then", err, broker.ErrCancelled)
 		}},
-		{Name: "rule 32 a queue that is declared again is empty and unbound", needs: needsDelete, body: func(b *fixture) {
+		{Name: "rule 32 a redeclared queue is empty and unbound", needs: needsDelete, body: func(b *fixture) {
 			s := b.openSession()
 			top := broker.Topology{
 				Exchanges: []broker.Exchange{b.newExchange("x", broker.Topic)},
@@ -389,7 +389,7 @@ func deletionCases() []Case {
 			s.Close()
 			b.expectMessages("q", 2)
 		}},
-		{Name: "a queue is deleted as idle only while nobody consumes it and nothing waits in it", body: func(b *fixture) {
+		{Name: "a queue is deleted as idle only without consumers and messages", body: func(b *fixture) {
 			s := b.openSession()
 			q, absent := b.queueNamed("q"), b.queueNamed("absent")
 			remove := func(what string, q broker.Queue, want broker.QueueFate) {

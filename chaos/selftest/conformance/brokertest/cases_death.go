@@ -22,7 +22,7 @@ func deadLetterCases() []Case {
 			s.Close()
 			b.expectMessages("q")
 		}},
-		{Name: "rule 15 without a dead letter exchange a rejected message is gone", body: func(b *fixture) {
+		{Name: "rule 15 without a dead letter exchange a rejected message is lost", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareQueue(s)
 			c := b.startConsumer(s, "q", 1)
@@ -96,7 +96,7 @@ func copyCases() []Case {
 			b.expect("requeued after its death", d.Redelivered, true)
 			b.expect("its deaths then", b.deathSummary(d), "q rejected 1")
 		}},
-		{Name: "rule 38 what expires together keeps its order", body: func(b *fixture) {
+		{Name: "rule 38 messages that expire together keep their order", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareDeadLetterPath(s, b.soon)
 			b.enqueueMessages(s, upTo(1, 30)...)
@@ -291,7 +291,7 @@ func routelessCases() []Case {
 			b.keptOrDropped()
 			b.expectMessages("dead")
 		}},
-		{Name: "rule 41 a kept dead letter is not tried again soon, and does not hold up those behind it", Types: []string{Quorum}, body: func(b *fixture) {
+		{Name: "rule 41 a kept dead letter is not retried soon, and does not hold up those behind it", Types: []string{Quorum}, body: func(b *fixture) {
 			s := b.openSession()
 			b.declareTopology(s, broker.Topology{Queues: []broker.Queue{b.queueWithTTL("q", 0, "dlx")}})
 			c := b.startConsumer(s, "q", 1)
@@ -308,7 +308,7 @@ func routelessCases() []Case {
 				b.expect("what the queue answers for", b.Total(b.objectName("q")), 1)
 			}
 		}},
-		{Name: "rule 41 a kept dead letter is tried again after three minutes", Types: []string{Quorum}, needs: needsSlow, body: func(b *fixture) {
+		{Name: "rule 41 a kept dead letter is retried after three minutes", Types: []string{Quorum}, needs: needsSlow, body: func(b *fixture) {
 			s := b.openSession()
 			b.declareTopology(s, broker.Topology{Queues: []broker.Queue{b.queueWithTTL("q", b.soon, "dlx")}})
 			b.enqueueMessages(s, 1)

@@ -25,7 +25,7 @@ func declareCases() []Case {
 			b.expectError("another kind", err, broker.ErrPrecondition)
 			b.expect("the session is closed", s.Closed(), false)
 		}},
-		{Name: "what came before a refusal stays declared, and what follows is not", body: func(b *fixture) {
+		{Name: "declarations before a refusal stay, and later ones are not made", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareQueue(s)
 			err := s.Declare(b.ctx, broker.Topology{Queues: []broker.Queue{b.queueNamed("first"), b.queueWithTTL("q", time.Minute, ""), b.queueNamed("last")}})
@@ -34,7 +34,7 @@ func declareCases() []Case {
 			b.publishExpecting(s, broker.Confirmed, "", b.objectName("first"), 1)
 			b.publishExpecting(s, broker.Returned, "", b.objectName("last"), 2)
 		}},
-		{Name: "a binding of what does not exist is an error, and the session stays open", Types: either, body: func(b *fixture) {
+		{Name: "a binding of a missing exchange or queue is an error, and the session stays open", Types: either, body: func(b *fixture) {
 			s := b.openSession()
 			b.declareTopology(s, broker.Topology{Exchanges: []broker.Exchange{b.newExchange("x", broker.Topic)}, Queues: []broker.Queue{b.queueNamed("q")}})
 			for _, binding := range []broker.Binding{b.newBinding("x", "a", "none"), b.newBinding("none", "a", "q")} {

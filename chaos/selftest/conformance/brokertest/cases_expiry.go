@@ -50,7 +50,7 @@ func expiryCases() []Case {
 			b.expectNoDelivery("after the expiry", b.startConsumer(s, "q", 1))
 			b.expectMessages("dead", 1, 2)
 		}},
-		{Name: "rule 9 without a dead letter exchange an expired message is gone", body: func(b *fixture) {
+		{Name: "rule 9 without a dead letter exchange an expired message is lost", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareTopology(s, broker.Topology{Queues: []broker.Queue{b.queueWithTTL("q", b.soon, "")}})
 			b.enqueueMessages(s, 1)
@@ -98,7 +98,7 @@ func heldExpiryCases() []Case {
 			b.expectMessages("q")
 			b.expectMessages("dead")
 		}},
-		{Name: "rule 11 what is ready behind a prefetched message dies in time", body: func(b *fixture) {
+		{Name: "rule 11 ready messages behind a prefetched one die in time", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareDeadLetterPath(s, b.soon)
 			c, dead := b.startConsumer(s, "q", 1), b.startConsumer(s, "dead", 0)
@@ -112,7 +112,7 @@ func heldExpiryCases() []Case {
 			b.letBrokerSettle()
 			b.expectMessages("dead", 2, 1)
 		}},
-		{Name: "rule 11 what waits in a client's buffer does not expire either", body: func(b *fixture) {
+		{Name: "rule 11 messages in a client's buffer do not expire either", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareDeadLetterPath(s, b.soon)
 			c := b.startConsumer(s, "q", 2)
@@ -152,16 +152,16 @@ func requeueExpiryCases() []Case {
 			c.Reject(d, true)
 			b.expectDeadLetter(dead, 1, b.ttl, begin, end)
 		}},
-		{Name: "rule 12 what is requeued past its expiry dies at once, though a second consumer waits", body: func(b *fixture) {
+		{Name: "rule 12 a message requeued after its expiry dies at once, even if a second consumer waits", body: func(b *fixture) {
 			pastExpiry(b, b.MarksRequeued, func(_ broker.Session, c broker.Consumer, d broker.Delivery) { c.Reject(d, true) })
 		}},
-		{Name: "rule 12 what a closed session returns past its expiry dies at once, though a second consumer waits", body: func(b *fixture) {
+		{Name: "rule 12 a message that a closed session returns after its expiry dies at once, even if a second consumer waits", body: func(b *fixture) {
 			pastExpiry(b, b.MarksDead, func(s broker.Session, _ broker.Consumer, _ broker.Delivery) { s.Close() })
 		}},
-		{Name: "rule 12 what a lost session returns past its expiry dies at once, though a second consumer waits", needs: needsCut, body: func(b *fixture) {
+		{Name: "rule 12 a message that a lost session returns after its expiry dies at once, even if a second consumer waits", needs: needsCut, body: func(b *fixture) {
 			pastExpiry(b, b.MarksDead, func(s broker.Session, _ broker.Consumer, _ broker.Delivery) { b.Cut(s, 0) })
 		}},
-		{Name: "rule 12 what is rejected past its expiry was rejected, not expired", body: func(b *fixture) {
+		{Name: "rule 12 a message rejected after its expiry was rejected, not expired", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareDeadLetterPath(s, b.soon)
 			c := b.startConsumer(s, "q", 1)
@@ -171,7 +171,7 @@ func requeueExpiryCases() []Case {
 			c.Reject(d, false)
 			b.expect("its deaths", b.deathSummary(b.receiveDelivery(b.startConsumer(s, "dead", 1))), "q rejected 1")
 		}},
-		{Name: "rule 12 what is requeued in time can be delivered again until it expires", body: func(b *fixture) {
+		{Name: "rule 12 a message requeued in time can be redelivered until it expires", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareDeadLetterPath(s, b.ttl)
 			c, dead := b.startConsumer(s, "q", 1), b.startConsumer(s, "dead", 0)
@@ -186,7 +186,7 @@ func requeueExpiryCases() []Case {
 			died := b.expectDeadLetter(dead, 1, b.ttl, begin, end)
 			b.expect("its deaths", b.deathSummary(died), "q expired 1")
 		}},
-		{Name: "rule 10 what was requeued dies when it comes to the head", body: requeuedHead},
+		{Name: "rule 10 a requeued message dies when it reaches the head", body: requeuedHead},
 	}
 }
 

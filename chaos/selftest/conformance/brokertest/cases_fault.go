@@ -9,8 +9,8 @@ import (
 
 func faultCases() []Case {
 	return []Case{
-		{Name: "rule 8 a session that breaks leaves outcomes unknown, and what was confirmed is stored once", needs: needsCut, body: unknownOutcomes},
-		{Name: "rule 28 a session that breaks requeues what it held, in order, redelivered", needs: needsCut, body: func(b *fixture) {
+		{Name: "rule 8 a session that breaks leaves outcomes unknown, and confirmed messages are stored once", needs: needsCut, body: unknownOutcomes},
+		{Name: "rule 28 the messages of a broken session are requeued in order, redelivered", needs: needsCut, body: func(b *fixture) {
 			s, other := b.openSession(), b.openSession()
 			b.declareQueue(s)
 			c := b.startConsumer(s, "q", 3)
@@ -27,7 +27,7 @@ func faultCases() []Case {
 			b.expect("what is left", messageNumbers(left), upTo(1, 5))
 			b.expect("redelivered", redeliveredFlags(left), "rrr--")
 		}},
-		{Name: "a session tells of its end, also if nobody uses it", needs: needsCut, body: func(b *fixture) {
+		{Name: "a session reports its end, even if it is not in use", needs: needsCut, body: func(b *fixture) {
 			s, other := b.openSession(), b.openSession()
 			waits := func(s broker.Session, within time.Duration) (err error) {
 				b.Within(within, func(ctx context.Context) { err = s.Wait(ctx) })

@@ -9,7 +9,7 @@ import (
 // limitCases are about rule 30: the limit of returns of a message.
 func limitCases() []Case {
 	return []Case{
-		{Name: "rule 30 what is requeued too often is dead-lettered for that, from 4.0 on in quorum queues; before there is no limit", body: func(b *fixture) {
+		{Name: "rule 30 a message requeued too often is dead-lettered, from 4.0 on in quorum queues; before there is no limit", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareDeadLetterPath(s, 0)
 			c := b.startConsumer(s, "q", 1)
@@ -19,7 +19,7 @@ func limitCases() []Case {
 				return c
 			})
 		}},
-		{Name: "rule 30 what ended sessions return too often is dead-lettered for that, from 4.0 on in quorum queues; before there is no limit", body: func(b *fixture) {
+		{Name: "rule 30 a message that ended sessions return too often is dead-lettered, from 4.0 on in quorum queues; before there is no limit", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareDeadLetterPath(s, 0)
 			holder := b.openSession()
@@ -30,7 +30,7 @@ func limitCases() []Case {
 				return b.startConsumer(holder, "q", 1)
 			})
 		}},
-		{Name: "rule 30 a queue that keeps what comes back has no limit, and needs no dead letter exchange", body: func(b *fixture) {
+		{Name: "rule 30 a queue that keeps returned messages has no limit, and needs no dead letter exchange", body: func(b *fixture) {
 			s, holder := b.openSession(), b.openSession()
 			b.declareTopology(s, broker.Topology{Queues: []broker.Queue{b.queueKeepingReturned("q")}})
 			b.expect("queues with a limit", s.Limited(), []string{})
@@ -47,7 +47,7 @@ func limitCases() []Case {
 			holder.Close()
 			b.expectMessages("q", 1)
 		}},
-		{Name: "rule 28 requeued in a queue that keeps what comes back, it comes last in quorum queues, and first from 4.3 on", body: func(b *fixture) {
+		{Name: "rule 28 a message requeued in a queue that keeps returned messages comes last in quorum queues, and first from 4.3 on", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareTopology(s, broker.Topology{Queues: []broker.Queue{b.queueKeepingReturned("q")}})
 			c := b.startConsumer(s, "q", 3)
@@ -67,7 +67,7 @@ func limitCases() []Case {
 			}
 			b.expect("what is left", messageNumbers(b.drainQueue("q")), want)
 		}},
-		{Name: "rule 22 a queue that exists with a limit is found, told, and left as it is", body: func(b *fixture) {
+		{Name: "rule 22 an existing queue with a limit is detected, reported, and left unchanged", body: func(b *fixture) {
 			old, s := b.openSession(), b.openSession()
 			b.declareTopology(old, broker.Topology{Queues: []broker.Queue{b.queueNamed("q"), b.queueNamed("r")}})
 			b.declareTopology(s, broker.Topology{Queues: []broker.Queue{b.queueKeepingReturned("r"), b.queueKeepingReturned("new"), b.queueKeepingReturned("q")}})
@@ -87,7 +87,7 @@ func limitCases() []Case {
 			b.enqueueMessages(s, 1)
 			b.expect("it comes", messageNumber(b.receiveDelivery(b.startConsumer(s, "q", 1))), 1)
 		}},
-		{Name: "rule 22 a queue without a limit is refused to who knows no such thing", body: func(b *fixture) {
+		{Name: "rule 22 a queue without a limit cannot be redeclared with the default limit", body: func(b *fixture) {
 			s := b.openSession()
 			b.declareTopology(s, broker.Topology{Queues: []broker.Queue{b.queueKeepingReturned("q")}})
 			err := s.Declare(b.ctx, broker.Topology{Queues: []broker.Queue{b.queueNamed("q")}})

@@ -160,7 +160,7 @@ func publishCases() []Case {
 		{Name: "an empty batch has no outcomes", Types: either, body: func(b *fixture) {
 			b.expect("how many", len(b.openSession().Publish(b.ctx, nil)), 0)
 		}},
-		{Name: "what was not sent is not stored", body: notSent},
+		{Name: "messages that were not sent are not stored", body: notSent},
 		{Name: "an envelope arrives as it was sent", body: roundTrip},
 		{Name: "a body that is no envelope is delivered as malformed, and can be settled", needs: needsMalform, body: receiveMalformed},
 		{Name: "rule 15 a malformed message is dead-lettered as it is", needs: needsMalform, body: func(b *fixture) {

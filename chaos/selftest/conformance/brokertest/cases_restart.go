@@ -48,7 +48,7 @@ func messageRestartCases() []restartCase {
 				b.expect("its deaths", b.deathSummary(d), "q expired 1")
 			}
 		}},
-		{Case{Name: "rule 36 what was confirmed is there, in order, and after a kill classic queues mark all of it redelivered"}, func(b *fixture) func() {
+		{Case{Name: "rule 36 confirmed messages survive in order, and after a kill classic queues mark all of them redelivered"}, func(b *fixture) func() {
 			b.declareQueue(b.openSession())
 			b.enqueueMessages(b.sessions[0], upTo(1, 20)...)
 			return func() {
@@ -61,7 +61,7 @@ func messageRestartCases() []restartCase {
 				b.expect("redelivered", redeliveredFlags(left), want)
 			}
 		}},
-		{Case{Name: "rule 28 what was unsettled is back at its place, redelivered"}, func(b *fixture) func() {
+		{Case{Name: "rule 28 unsettled messages return to their place, redelivered"}, func(b *fixture) func() {
 			s := b.openSession()
 			b.declareQueue(s)
 			c := b.startConsumer(s, "q", 3)
@@ -82,7 +82,7 @@ func messageRestartCases() []restartCase {
 				b.expect("redelivered", redeliveredFlags(left), want)
 			}
 		}},
-		{Case{Name: "rule 28 what was requeued out of turn is in the order that it had"}, func(b *fixture) func() {
+		{Case{Name: "rule 28 messages requeued out of turn keep their former order"}, func(b *fixture) func() {
 			s := b.openSession()
 			b.declareQueue(s)
 			c := b.startConsumer(s, "q", 3)
@@ -125,7 +125,7 @@ func settingsRestartCases() []restartCase {
 				b.expectMessages("q", 1)
 			}
 		}},
-		{Case{Name: "rule 13 what expired while the broker was down is dead, and not delivered"}, func(b *fixture) func() {
+		{Case{Name: "rule 13 messages that expired while the broker was down are dead, and not delivered"}, func(b *fixture) func() {
 			b.declareDeadLetterPath(b.openSession(), b.soon)
 			c := b.startConsumer(b.sessions[0], "q", 1)
 			b.enqueueMessages(b.sessions[0], 1, 2)

@@ -9,7 +9,7 @@ import (
 // stateCases are about the reported state of a queue, and about queues that delete themselves.
 func stateCases() []Case {
 	return []Case{
-		{Name: "a queue's state counts what waits and who consumes", body: queueStates},
+		{Name: "a queue's state counts waiting messages and consumers", body: queueStates},
 		{Name: "the state of a queue that does not exist is that, and the session stays open", Types: either, body: func(b *fixture) {
 			s := b.openSession()
 			b.declareQueue(s)
@@ -18,7 +18,7 @@ func stateCases() []Case {
 			b.enqueueMessages(s, 1)
 			b.expectQueueState(s, "q", broker.QueueState{Exists: true, Ready: 1})
 		}},
-		{Name: "a queue that expires goes when nobody has used it for its time", body: func(b *fixture) {
+		{Name: "a queue that expires is deleted when it has not been used for its time", body: func(b *fixture) {
 			s := b.openSession()
 			q := b.queueNamed("q")
 			q.Expires = expires
@@ -30,7 +30,7 @@ func stateCases() []Case {
 			b.expectQueueState(s, "q", broker.QueueState{})
 			b.expectQueueState(s, "stays", broker.QueueState{Exists: true})
 		}},
-		{Name: "a queue that expires stays as long as it is consumed, and goes after that", body: func(b *fixture) {
+		{Name: "a queue that expires stays as long as it is consumed, and is deleted after that", body: func(b *fixture) {
 			s := b.openSession()
 			q := b.queueNamed("q")
 			q.Expires = expires

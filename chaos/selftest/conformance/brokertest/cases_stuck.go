@@ -19,13 +19,13 @@ func needsSlowTimeout(s *Subject) bool { return needsTimeout(s) && s.Slow }
 func stuckCases() []Case {
 	return []Case{
 		{Name: "a queue that hangs neither confirms nor delivers, and holds up no other", needs: needsSuspend, body: stuckQueue},
-		{Name: "what is asked of a queue that hangs is done when it goes on", needs: needsSuspend, body: askedOfStuck},
+		{Name: "requests to a queue that hangs are carried out when it continues", needs: needsSuspend, body: askedOfStuck},
 		{Name: "a quorum queue that hangs seems empty, and is not idle", Types: []string{Quorum}, needs: needsSuspend, body: stuckState},
-		{Name: "declaring a classic queue that hangs is given up in time, and the session goes on", Types: []string{Classic}, needs: needsSuspend, body: declareStuck},
+		{Name: "declaring a classic queue that hangs times out, and the session stays usable", Types: []string{Classic}, needs: needsSuspend, body: declareStuck},
 		{Name: "one queue of many hangs: publishes to all others are confirmed within a second", needs: needsSuspend, body: oneOfMany},
 		{Name: "rule 31 a delivery that stays unacknowledged ends the session; from 4.3 on a quorum queue cancels its consumer, a classic one waits", Alone: true, needs: needsTimeout, body: consumerTimeout},
-		{Name: "rule 31 a consumer that its queue has cancelled keeps what is not overdue, and may settle what is", Alone: true, Types: []string{Quorum}, needs: needsTimeout, body: overdueSettled},
-		{Name: "rule 31 what came back because it was overdue may do so for ever from 4.3 on", Alone: true, Types: []string{Quorum}, needs: needsSlowTimeout, body: overdueAgain},
+		{Name: "rule 31 a consumer that its queue has cancelled keeps deliveries that are not overdue, and may settle overdue ones", Alone: true, Types: []string{Quorum}, needs: needsTimeout, body: overdueSettled},
+		{Name: "rule 31 from 4.3 on a message may be returned as overdue without limit", Alone: true, Types: []string{Quorum}, needs: needsSlowTimeout, body: overdueAgain},
 	}
 }
 

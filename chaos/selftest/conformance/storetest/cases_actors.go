@@ -10,7 +10,7 @@ import (
 // actorCases are about the actors of the changes that requests cause.
 func actorCases() []Case {
 	return []Case{
-		{"an execution keeps who asked for it, and so do its retries, but not its children", func(b *fixture) {
+		{"an execution keeps the actor of its request, and so do its retries, but not its children", func(b *fixture) {
 			w := b.activeWorker("w")
 			created, err := b.Store.Create(b.ctx, []store.NewExecution{
 				{ActionRef: "shell.echo", Actor: "ci", IdempotencyKey: "k"}, {ActionRef: "python.run"}, {ActionRef: "python.run", Actor: "ops"},
@@ -37,7 +37,7 @@ func actorCases() []Case {
 			}
 			b.expect("who asked", fmt.Sprint(names(first, created[1].ID, created[2].ID, child, own[0].ID, retry)), `["ci" "" "ops" "" "child" "ci"]`)
 		}},
-		{"a chain keeps who asked first for its cancellation", func(b *fixture) {
+		{"a chain keeps the actor of the first cancellation request", func(b *fixture) {
 			w := b.activeWorker("w")
 			key := b.runningExecution(w)
 			for _, actor := range []string{"ci", "ops"} {

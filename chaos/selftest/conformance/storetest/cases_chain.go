@@ -40,7 +40,7 @@ const noRetry = -1
 
 func cancelCases() []Case {
 	return []Case{
-		{"what nobody has claimed is cancelled at once", func(b *fixture) {
+		{"an unclaimed execution is cancelled at once", func(b *fixture) {
 			w := b.activeWorker("w")
 			scheduled := b.scheduledExecution(w).ID
 			b.createExecutions("shell.echo", 1)
@@ -58,14 +58,14 @@ func cancelCases() []Case {
 			b.must(err)
 			b.expect("claimed for scheduling afterwards", len(rows), 0)
 		}},
-		{"the claim of what was cancelled is refused", func(b *fixture) {
+		{"the claim of a cancelled execution is refused", func(b *fixture) {
 			w := b.activeWorker("w")
 			key := b.scheduledExecution(w)
 			b.cancelExecution(key.ID)
 			r := b.claimDispatch(w, key)
 			b.expect("applied, deadline passed, status", fmt.Sprint(r.Applied, r.DeadlinePassed, r.Row.Status), "false false cancelled")
 		}},
-		{"what runs is asked to end, and its worker says how it ended", func(b *fixture) {
+		{"a running execution is requested to end, and its worker reports the result", func(b *fixture) {
 			w := b.activeWorker("w")
 			cancelled, completed := b.runningExecution(w), b.runningExecution(w)
 			for _, key := range []execution.Key{cancelled, completed} {
@@ -80,7 +80,7 @@ func cancelCases() []Case {
 			b.expect("what came first", b.finishRun(w, store.Finish{Key: completed, To: execution.Completed}).Applied, true)
 			b.expect("cancelling what has ended", fmt.Sprint(b.cancelExecution(cancelled.ID).Applied, b.cancelExecution(completed.ID).Applied), "false false")
 		}},
-		{"a heartbeat's reply names what is to be ended", func(b *fixture) {
+		{"a heartbeat's reply names the executions to end", func(b *fixture) {
 			w := b.activeWorker("w")
 			goes, stays := b.runningExecution(w), b.runningExecution(w)
 			b.cancelExecution(goes.ID)
@@ -91,7 +91,7 @@ func cancelCases() []Case {
 			b.must(err)
 			b.expect("canceling, and not held any more", fmt.Sprint(b.readRow(goes.ID).Status, b.readRow(goes.ID).FailureReason), "cancelled cancelled")
 		}},
-		{"what is canceling ends as cancelled when it is taken from its worker", func(b *fixture) {
+		{"a canceling execution ends as cancelled when it is reclaimed from its worker", func(b *fixture) {
 			w := b.activeWorker("w")
 			key := b.runningExecution(w)
 			b.cancelExecution(key.ID)
@@ -118,7 +118,7 @@ func cancelCases() []Case {
 			b.expect("the handling of its end", fmt.Sprint(b.orchestrateEnd(key.ID, 1, 0)), fmt.Sprint(store.Orchestrated{Applied: true}))
 			b.expect("cancelling afterwards", b.cancelExecution(key.ID).Applied, false)
 		}},
-		{"a chain that has ended for good is not cancelled", func(b *fixture) {
+		{"a chain that has ended permanently is not cancelled", func(b *fixture) {
 			w := b.activeWorker("w")
 			key := b.runningExecution(w)
 			b.finishRun(w, store.Finish{Key: key, To: execution.Failed, Reason: execution.Validation})
@@ -358,7 +358,7 @@ func childCases() []Case {
 			}
 			b.expect("handled afterwards", fmt.Sprint(b.orchestrateEnd(parent.ID, 0, noRetry).Applied, b.orchestrateEnd(cancelled.ID, 0, noRetry).Applied), "true true")
 		}},
-		{"a child of what has ended is decided at once", func(b *fixture) {
+		{"a child of an ended execution is decided at once", func(b *fixture) {
 			w := b.activeWorker("w")
 			completed, failed := b.runningExecution(w), b.failedExecution(w)
 			b.finishRun(w, store.Finish{Key: completed, To: execution.Completed})
@@ -386,7 +386,7 @@ func childCases() []Case {
 			b.expect("the second creation", fmt.Sprint(second.ID, second.Existed), fmt.Sprint(first.ID, true))
 			b.expect("of nobody", b.createChild(999, ""), store.Created{UnknownParent: true})
 		}},
-		{"many children are created in one call, each with an answer of its own", func(b *fixture) {
+		{"many children are created in one call, each with its own answer", func(b *fixture) {
 			w := b.activeWorker("w")
 			b.cancelExecution(b.createExecutions("shell.echo", 1)[0])
 			waits := b.createExecutions("python.run", 1)[0]

@@ -101,7 +101,7 @@ func deadLetterCases() []Case {
 			b.must(err)
 			b.expect("purged, and left", fmt.Sprint(n, " ", page(b, store.DeadLetterQuery{})), "1 a")
 		}},
-		{"the survey counts what has not ended and what nobody has dealt with", func(b *fixture) {
+		{"the survey counts live executions and everything unhandled", func(b *fixture) {
 			seen := func() string {
 				found, err := b.Store.Survey(b.ctx)
 				b.must(err)
@@ -121,7 +121,7 @@ func deadLetterCases() []Case {
 			keep(b, "r", false)
 			b.expect("the survey", seen(), "{[{requested 1 2s} {scheduled 1 2s} {running 1 3s}] 3s 1 [] 2s 0s 0 [] 0}")
 		}},
-		{"the survey tells since when executions are due, and only counts children that wait for their parent", func(b *fixture) {
+		{"the survey reports since when executions are due, and only counts children that wait for their parent", func(b *fixture) {
 			seen := func() string {
 				found, err := b.Store.Survey(b.ctx)
 				b.must(err)

@@ -44,7 +44,7 @@ func dispatchSummary(d store.DueDispatched) string {
 
 func directCases() []Case {
 	return []Case{
-		{"one step claims and dispatches what is due, oldest first, at one moment", func(b *fixture) {
+		{"one step claims and dispatches due rows, oldest first, at one moment", func(b *fixture) {
 			w, v := b.activeWorker("w"), b.activeWorker("v")
 			ids := b.createExecutions("shell.echo", 3)
 			got := b.dispatchDirectly(5, v, w)
@@ -63,7 +63,7 @@ func directCases() []Case {
 			b.expect("the rest", dispatchSummary(b.dispatchDirectly(5, w, w)), fmt.Sprintf("%d→%d full false unfit 0 others false", ids[2], w.ID))
 			b.expect("then nothing", dispatchSummary(b.dispatchDirectly(5, w, w)), "full false unfit 0 others false")
 		}},
-		{"what takes one step may wait as long as its action says", func(b *fixture) {
+		{"a row dispatched in one step has its action's dispatch timeout", func(b *fixture) {
 			w := b.activeWorker("w")
 			id := b.createExecutions("python.run", 1)[0]
 			b.dispatchOffers(newOffer([]string{"python"}, 5, w))
@@ -154,7 +154,7 @@ func directCases() []Case {
 			b.expect("the answer", dispatchSummary(b.dispatchDirectly(5, v, v, v)), "full false unfit 0 others true")
 			b.expect("what is claimed", len(b.claimAll()), 2)
 		}},
-		{"a row that is not due waits, and holds nobody up", func(b *fixture) {
+		{"a row that is not due waits, and holds up no other", func(b *fixture) {
 			w := b.activeWorker("w")
 			b.createExecutions("shell.echo", 1)
 			row := b.claimDueRow("e")
@@ -165,7 +165,7 @@ func directCases() []Case {
 			b.expect("when it is due", dispatchSummary(b.dispatchDirectly(5, w)), fmt.Sprintf("%d→%d full true unfit 0 others false", row.ID, w.ID))
 			b.expect("the epoch", b.readRow(row.ID).Epoch, row.Epoch+2)
 		}},
-		{"a row that somebody has claimed is left to them", func(b *fixture) {
+		{"a row that another executor has claimed is left to it", func(b *fixture) {
 			w := b.activeWorker("w")
 			b.createExecutions("shell.echo", 1)
 			row := b.claimDueRow("f")
@@ -174,7 +174,7 @@ func directCases() []Case {
 			b.must(err)
 			b.expect("the dispatch of who has it", results[0].Applied, true)
 		}},
-		{"rows of a runtime that is not offered are told of, those without a place are not", func(b *fixture) {
+		{"rows of a runtime that is not offered are reported, those without a place are not", func(b *fixture) {
 			w := b.activeWorker("w")
 			b.createExecutions("node.run", 1)
 			b.expect("not offered", dispatchSummary(b.dispatchDirectly(5, w)), "full false unfit 0 others true")

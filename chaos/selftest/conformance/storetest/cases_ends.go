@@ -25,7 +25,7 @@ func endingCases() []Case {
 			}
 			b.expect("found as not handled", idList(b.findRows(store.Finding{Cause: store.Unorchestrated})...), idList())
 		}},
-		{"such an end is not handled again, by whomever", func(b *fixture) {
+		{"such an end is not handled twice, by any caller", func(b *fixture) {
 			w := b.activeWorker("w")
 			key := b.runningExecution(w)
 			first := b.finishRun(w, completed(key)).Row.OrchestratedAt

@@ -33,7 +33,7 @@ func fleetCases() []Case {
 			b.claimDispatch(w, execution.Key{ID: ids[0], Epoch: 1})
 			b.expect("load and queue after a claim", fmt.Sprint(b.readWorker(w).Load, b.readWorker(w).Queued), "3 2")
 		}},
-		{"a row that the caller does not hold takes nobody's place", func(b *fixture) {
+		{"a row that the caller does not hold takes no place", func(b *fixture) {
 			w := b.activeWorker("w")
 			b.createExecutions("shell.echo", 1)
 			row := b.claimDueRow("e")
@@ -44,7 +44,7 @@ func fleetCases() []Case {
 			b.must(err)
 			b.expect("the second one", results[1].Applied, true)
 		}},
-		{"a cordoned worker gets nothing new, keeps what it has, and stays cordoned when it registers again", func(b *fixture) {
+		{"a cordoned worker gets no new work, keeps its executions, and stays cordoned when it registers anew", func(b *fixture) {
 			w := b.activeWorker("w")
 			held := b.scheduledExecution(w)
 			b.setCordon(store.Cordon{Worker: w.ID, On: true, Reason: "disk"})
@@ -72,7 +72,7 @@ func fleetCases() []Case {
 			b.must(err)
 			b.expect("found", found, false)
 		}},
-		{"the heartbeat tells whether the worker is still starting", func(b *fixture) {
+		{"the heartbeat reports whether the worker is still starting", func(b *fixture) {
 			w := b.registerWorker("w")
 			told := func(number uint64) bool {
 				reply, err := b.Store.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: number, Lease: Lease, ConsumerAlive: true})
@@ -85,7 +85,7 @@ func fleetCases() []Case {
 			b.must(b.Store.SetLifecycle(b.ctx, w, execution.Draining))
 			b.expect("while it drains", told(3), false)
 		}},
-		{"a drain is told by the heartbeat, to that incarnation, until it drains", func(b *fixture) {
+		{"a drain is reported by the heartbeat, to that incarnation, until it drains", func(b *fixture) {
 			w := b.activeWorker("w")
 			number := uint64(1)
 			told := func(w store.WorkerKey) bool {
@@ -102,7 +102,7 @@ func fleetCases() []Case {
 			b.expect("told while draining", told(w), false)
 			b.expect("the next process is told", told(b.activeWorker("w")), false)
 		}},
-		{"a drain holds for the process that it was asked of, however often that registers anew", func(b *fixture) {
+		{"a drain holds for the requested process, however often it registers anew", func(b *fixture) {
 			anew := func(process, attempt uint64) (w store.WorkerKey, told bool) {
 				newest, err := b.Store.Newest(b.ctx, "w")
 				b.must(err)
@@ -204,7 +204,7 @@ func fleetCases() []Case {
 			b.expect("expiries, the latest first", fmt.Sprint(b.readWorker(w).Expired), fmt.Sprint([]time.Duration{0, time.Second}))
 			b.expect("expiries of the next incarnation", len(b.readWorker(b.activeWorker("w")).Expired), 0)
 		}},
-		{"a look at the workers leaves nothing of an earlier answer whose memory it uses", func(b *fixture) {
+		{"a read of the workers leaves nothing of an earlier answer whose memory it reuses", func(b *fixture) {
 			w, other := b.activeWorker("w"), b.activeWorker("other")
 			b.reclaimRow(func() store.Reclaim {
 				dead := unclaimedReclaim(b.scheduledExecution(w), store.DeadLettered, 0)
@@ -221,7 +221,7 @@ func fleetCases() []Case {
 			b.must(err)
 			b.expect("the workers", fmt.Sprint(again), fmt.Sprint(fresh))
 		}},
-		{"a worker whose queues are deleted is out of the passes' sight until it registers again", func(b *fixture) {
+		{"a worker whose queues are deleted is invisible to the passes until it registers anew", func(b *fixture) {
 			w, other := b.activeWorker("w"), b.activeWorker("other")
 			mark := func(ws ...store.WorkerKey) string {
 				b.t.Helper()

@@ -64,7 +64,7 @@ func deadLetterDiscardCases() []Case {
 			b.expect("by what none has", discard(b, store.DeadLetterDiscard{Reason: "expired"}), "0, next 4, more false; open 4")
 			b.expect("all", discard(b, store.DeadLetterDiscard{}), "1, next 4, more false; open")
 		}},
-		{"a discard looks at so many open dead letters, and says where to go on", func(b *fixture) {
+		{"a discard reads a limited number of open dead letters, and returns where to continue", func(b *fixture) {
 			storeOpenDeadLetters(b, "expired q a 1", "rejected q a 1", "expired q a 1", "rejected q a 1", "expired q a 1")
 			first := one(b)
 			d := store.DeadLetterDiscard{Reason: "expired", Limit: 2}

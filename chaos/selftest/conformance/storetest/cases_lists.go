@@ -111,7 +111,7 @@ func listCases() []Case {
 			b.expect("ended to", page(store.ExecutionQuery{Ended: store.Period{To: ended}}), idList(failed))
 			b.expect("ended within", page(store.ExecutionQuery{Status: execution.Failed, Ended: store.Period{From: before, To: ended}}), idList(failed))
 		}},
-		{"lists leave out what may be large", func(b *fixture) {
+		{"lists omit large values", func(b *fixture) {
 			parameters := []byte(`{"a": "\u00fc", "b":  1}`)
 			key := b.failedExecution(b.activeWorker("w"))
 			made, err := b.Store.Create(b.ctx, []store.NewExecution{{ActionRef: "shell.echo", Parameters: parameters}})

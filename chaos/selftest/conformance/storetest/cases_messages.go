@@ -35,7 +35,7 @@ func messageCases() []Case {
 			b.must(err)
 			b.expect("how many", len(found), 0)
 		}},
-		{"what is dispatched to an incarnation is found, the oldest dispatch first and nothing else", func(b *fixture) {
+		{"the rows dispatched to an incarnation are found, the oldest dispatch first and nothing else", func(b *fixture) {
 			w, other := b.activeWorker("w"), b.activeWorker("other")
 			b.runningExecution(w)
 			var wait []string
@@ -59,7 +59,7 @@ func messageCases() []Case {
 			b.Advance(DispatchTimeout)
 			b.expect("at their deadline", found(w, 10), "")
 		}},
-		{"only what somebody has asked to cancel ends as cancelled", func(b *fixture) {
+		{"only an execution with a cancellation request ends as cancelled", func(b *fixture) {
 			w := b.activeWorker("w")
 			key := b.runningExecution(w)
 			end := store.Finish{Key: key, To: execution.Cancelled, Reason: execution.CancelRequested}

@@ -74,7 +74,7 @@ func observationCases() []Case {
 				"execution_timeout_monitor true true requested dispatch_timeout true")
 			b.expect("the reclaim is still lawful", b.reclaimRow(unclaimedReclaim(key, store.Unclaimed, age)).Applied, true)
 		}},
-		{"what would be done is what the reclaim does", func(b *fixture) {
+		{"the recorded effect is the effect of the reclaim", func(b *fixture) {
 			w := b.activeWorker("w")
 			last := b.scheduledExecution(w)
 			failing, runs, canceling := b.scheduledExecution(w), b.runningExecution(w), b.runningExecution(w)

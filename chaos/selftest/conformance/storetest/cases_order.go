@@ -56,7 +56,7 @@ func orderCases() []Case {
 			got := b.claimedFor(0, store.Demand{Runtime: "shell", Limit: 1}, store.Demand{Runtime: "python", Limit: 1}, store.Demand{Runtime: "shell", Limit: 1})
 			b.expect("the order", got, idList(shell[0], shell[1], python[0]))
 		}},
-		{"a limit of zero or less asks for nothing", func(b *fixture) {
+		{"a limit of zero or less requests nothing", func(b *fixture) {
 			b.scheduledExecution(b.activeWorker("w"))
 			b.createExecutions("shell.echo", 2)
 			b.createExecutions("node.run", 1)
@@ -67,7 +67,7 @@ func orderCases() []Case {
 				b.expect(fmt.Sprint("found with a limit of ", limit), len(rows), 0)
 			}
 		}},
-		{"what became urgent at the same moment is found in the order of its ids", func(b *fixture) {
+		{"rows that became urgent at the same moment are found in the order of their ids", func(b *fixture) {
 			w := b.activeWorker("w")
 			b.createExecutions("shell.echo", 2)
 			rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "shell", Limit: 2}}})
@@ -141,7 +141,7 @@ func wrongCases() []Case {
 			b.expect("an error", errorKind(err), "the request was wrong")
 			b.expect("the status", b.readRow(row.ID).Status, execution.Scheduling)
 		}},
-		{"what has ended is taken back on no ground", func(b *fixture) {
+		{"an ended execution is not reclaimed for any cause", func(b *fixture) {
 			w := b.activeWorker("w")
 			key := b.runningExecution(w)
 			b.finishRun(w, store.Finish{Key: key, To: execution.Completed})

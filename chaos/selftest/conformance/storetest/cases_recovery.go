@@ -42,7 +42,7 @@ func goneOwner(status execution.Status) Case {
 func recoveryCases() []Case {
 	return []Case{
 		goneOwner(execution.Scheduled), goneOwner(execution.Running), goneOwner(execution.Canceling),
-		{"what needs attention is found by each cause, the oldest first, as many as are wanted, without those that are not", func(b *fixture) {
+		{"rows that need attention are found by each cause, the oldest first, within the limit, without skipped ones", func(b *fixture) {
 			w, gone := b.activeWorker("w"), b.activeWorker("gone")
 			two := func(make func() execution.ID) (ids []execution.ID) {
 				for range 2 {
@@ -97,7 +97,7 @@ func recoveryCases() []Case {
 				b.expect(what+", but for the first", idList(b.findRows(store.Finding{Cause: c.cause, Limit: 10, Skip: skip})...), idList(c.want[1:]...))
 			}
 		}},
-		{"unclaimed work is found and taken back from its age on", func(b *fixture) {
+		{"unclaimed work is found and reclaimed from its age on", func(b *fixture) {
 			w := b.activeWorker("w")
 			key := b.scheduledExecution(w)
 			age := 30 * time.Second
@@ -111,7 +111,7 @@ func recoveryCases() []Case {
 			b.expect("the owner", fmt.Sprint(out.Row.Worker, out.Row.Incarnation), "0 0")
 			b.expect("taken back again", b.reclaimRow(unclaimedReclaim(key, store.Unclaimed, age)).Applied, false)
 		}},
-		{"running work is not taken back as unclaimed", func(b *fixture) {
+		{"running work is not reclaimed as unclaimed", func(b *fixture) {
 			key := b.runningExecution(b.activeWorker("w"))
 			b.Advance(time.Hour)
 			out := b.reclaimRow(unclaimedReclaim(key, store.Unclaimed, time.Second))
@@ -129,7 +129,7 @@ func recoveryCases() []Case {
 			b.expect("dispatches at the worker that stays", b.readRow(counted.ID).Dispatches, 1)
 			b.expect("dispatches at the worker that leaves", b.readRow(uncounted.ID).Dispatches, 0)
 		}},
-		{"a dispatch that waits at a full worker counts for nobody and is not failed", func(b *fixture) {
+		{"a dispatch that waits at a full worker does not count and is not failed", func(b *fixture) {
 			w := b.activeWorker("w")
 			keys := []execution.Key{b.scheduledExecution(w), b.scheduledExecution(w)}
 			var runs []execution.Key
@@ -144,7 +144,7 @@ func recoveryCases() []Case {
 			b.expect("dispatches at a worker with a free slot", b.reclaimRow(r).Row.Dispatches, 1)
 			b.expect("expiries held against it", len(b.readWorker(w).Expired), 1)
 		}},
-		{"a dispatch counts for nobody if the worker says that it was full since then", func(b *fixture) {
+		{"a dispatch does not count if the worker reports that it was full since then", func(b *fixture) {
 			w := b.activeWorker("w")
 			before := b.scheduledExecution(w)
 			b.Advance(5 * time.Second)
@@ -194,12 +194,12 @@ func recoveryCases() []Case {
 			b.expect("status, reason, dispatches, epoch", fmt.Sprint(out.Row.Status, out.Row.FailureReason, out.Row.Dispatches, out.Row.Epoch), fmt.Sprint(execution.Failed, execution.QueueTimeout, 1, key.Epoch))
 			b.expect("the text", out.Row.Result.Error, "taken back")
 		}},
-		{"the policy fail fails what was never claimed", func(b *fixture) {
+		{"the policy fail fails executions that were never claimed", func(b *fixture) {
 			r := unclaimedReclaim(b.scheduledExecution(b.activeWorker("w")), store.Undeliverable, 0)
 			r.Policy = config.Fail
 			b.expect("the status", b.reclaimRow(r).Row.Status, execution.Failed)
 		}},
-		{"what is taken back waits for its delay", func(b *fixture) {
+		{"a reclaimed execution waits for its delay", func(b *fixture) {
 			w := b.activeWorker("w")
 			r := unclaimedReclaim(b.scheduledExecution(w), store.DeadLettered, 0)
 			r.Delay = 3 * time.Second
@@ -250,7 +250,7 @@ func recoveryCases() []Case {
 			out := b.reclaimRow(unclaimedReclaim(key, store.UnpublishedLate, time.Second))
 			b.expect("applied, status, epoch", fmt.Sprint(out.Applied, out.Row.Status, out.Row.Epoch), fmt.Sprint(true, execution.Requested, key.Epoch+1))
 		}},
-		{"an expired scheduling claim is found and taken back", func(b *fixture) {
+		{"an expired scheduling claim is found and reclaimed", func(b *fixture) {
 			b.createExecutions("shell.echo", 1)
 			row := b.claimDueRow("e")
 			b.Advance(15 * time.Second)
@@ -296,7 +296,7 @@ func recoveryCases() []Case {
 			out := b.reclaimRow(abandon)
 			b.expect("applied, status, reason, epoch", fmt.Sprint(out.Applied, out.Row.Status, out.Row.FailureReason, out.Row.Epoch), fmt.Sprint(true, execution.Abandoned, execution.WorkerLost, run.Epoch))
 		}},
-		{"a restart under the same name does not hide what the old incarnation held", func(b *fixture) {
+		{"a restart under the same name does not hide the old incarnation's executions", func(b *fixture) {
 			old := b.activeWorker("w")
 			run, wait := b.runningExecution(old), b.scheduledExecution(old)
 			b.activeWorker("w")
@@ -305,7 +305,7 @@ func recoveryCases() []Case {
 			b.Advance(Lease + 10*time.Second)
 			b.expect("the running one after the old lease and grace", idList(b.findRows(f)...), idList(wait.ID, run.ID))
 		}},
-		{"a draining worker keeps what it runs and not what it has not claimed", func(b *fixture) {
+		{"a draining worker keeps its runs, and not unclaimed rows", func(b *fixture) {
 			w := b.activeWorker("w")
 			b.runningExecution(w)
 			wait := b.scheduledExecution(w)
@@ -337,7 +337,7 @@ func recoveryCases() []Case {
 			b.Advance(time.Minute)
 			b.expect("found", idList(b.findRows(store.Finding{Cause: store.Unclaimed, Age: time.Second, Limit: 2})...), idList(first.ID, second.ID))
 		}},
-		{"a batch with one row that can't be taken back takes the others", func(b *fixture) {
+		{"rows of a batch that can't be reclaimed do not stop the others", func(b *fixture) {
 			w := b.activeWorker("w")
 			run, wait := b.runningExecution(w), b.scheduledExecution(w)
 			out, err := b.Store.Reclaim(b.ctx, []store.Reclaim{

@@ -168,7 +168,7 @@ func retentionCases() []Case {
 			b.cancelExecution(created[0].ID)
 			b.expect("after its end", b.purgeAll(store.KeptWorkers), 1)
 		}},
-		{"a purge of workers and incarnations goes on where it stopped, and begins anew at the end", func(b *fixture) {
+		{"a purge of workers and incarnations continues where it stopped, and restarts at the end", func(b *fixture) {
 			for _, name := range []string{"a", "b", "c"} {
 				b.activeWorker(name)
 			}
@@ -212,7 +212,7 @@ func executionRetentionCases() []Case {
 			b.expect("the list", len(page), 0)
 			b.expect("a cancellation finds it gone", b.cancelExecution(key.ID).Row.ID, execution.ID(0))
 		}},
-		{"what goes on stays, however old it is", func(b *fixture) {
+		{"a live chain stays, however old it is", func(b *fixture) {
 			w := b.activeWorker("w")
 			running, scheduled, waits := b.runningExecution(w).ID, b.scheduledExecution(w).ID, b.createExecutions("shell.echo", 1)[0]
 			b.Advance(2 * keptFor)
@@ -237,7 +237,7 @@ func executionRetentionCases() []Case {
 			b.expect("left", b.remainingRows(key.ID, child), idList(key.ID))
 			b.expect("then the parent", b.purgeAll(store.KeptExecutions), 1)
 		}},
-		{"a child of a parent that goes on stays", func(b *fixture) {
+		{"a child of a live parent stays", func(b *fixture) {
 			w := b.activeWorker("w")
 			key := b.runningExecution(w)
 			child := b.createChild(key.ID, "").ID
@@ -285,7 +285,7 @@ func executionRetentionCases() []Case {
 			b.must(err)
 			b.expect("the key is free", again[0].Existed, false)
 		}},
-		{"a step looks at no more rows than its limit, and the next one goes on behind them", func(b *fixture) {
+		{"a step reads no more rows than its limit, and the next one continues behind them", func(b *fixture) {
 			w := b.activeWorker("w")
 			stays := b.createExecutions("shell.echo", 2)
 			var over []execution.ID

@@ -112,7 +112,7 @@ func schedulingCases() []Case {
 			b.expect("how many were claimed", len(rows), 2)
 			b.expect("the first", rows[0].ID, node[0])
 		}},
-		{"a claimed row is not claimed again", func(b *fixture) {
+		{"a claimed row is not claimed twice", func(b *fixture) {
 			b.createExecutions("shell.echo", 1)
 			b.claimDueRow("e")
 			rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "f", Expiry: time.Minute, Demands: []store.Demand{{Runtime: "shell", Limit: 1}}})
@@ -269,7 +269,7 @@ func schedulingCases() []Case {
 				b.expect(fmt.Sprint("the status after step ", i), out[0].Row.Status, execution.Requested)
 			}
 		}},
-		{"a row that nobody looked at starts its grace anew", func(b *fixture) {
+		{"a row that no executor examined starts its grace anew", func(b *fixture) {
 			b.createExecutions("node.run", 1)
 			park := func() execution.Status {
 				rows, err := b.Store.ClaimForScheduling(b.ctx, store.SchedulingClaim{Executor: "e", Expiry: time.Minute, Others: 1})
@@ -358,7 +358,7 @@ func schedulingCases() []Case {
 			b.Advance(5 * time.Second)
 			b.expect("35 s after that", park(35*time.Second), execution.Failed)
 		}},
-		{"parking what another executor holds is refused", func(b *fixture) {
+		{"parking a row that another executor holds is refused", func(b *fixture) {
 			b.createExecutions("shell.echo", 1)
 			row := b.claimDueRow("e")
 			out, err := b.Store.Park(b.ctx, "f", []store.Park{{Key: row.Key()}})

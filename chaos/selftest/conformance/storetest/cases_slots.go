@@ -58,7 +58,7 @@ func slotCases() []Case {
 			b.limitConcurrency(0)
 			b.expect("when the limit is lifted", held(), "[{a.limited 0} {shell.echo 2}]")
 		}},
-		{"the demand bounds what takes slots", func(b *fixture) {
+		{"the demand bounds the rows that take slots", func(b *fixture) {
 			b.limitConcurrency(3)
 			b.createExecutions("shell.echo", 3)
 			b.claimDueRow("e")
@@ -78,7 +78,7 @@ func slotCases() []Case {
 			b.createExecutions("shell.echo", 1)
 			b.expect("when it is handled again", idList(b.claimAll()...), idList())
 		}},
-		{"what becomes requested again gives its slot back", func(b *fixture) {
+		{"a requeued execution releases its slot", func(b *fixture) {
 			b.limitConcurrency(1)
 			w := b.activeWorker("w")
 			id := b.createExecutions("shell.echo", 1)[0]
@@ -101,7 +101,7 @@ func slotCases() []Case {
 			b.must(err)
 			b.expect("claimed after its release", idList(b.claimAll()...), idList(key.ID))
 		}},
-		{"what is cancelled gives its slot back when its end is handled", func(b *fixture) {
+		{"a cancelled execution releases its slot when its end is handled", func(b *fixture) {
 			b.limitConcurrency(1)
 			ids := b.createExecutions("shell.echo", 2)
 			b.claimAll()
@@ -113,7 +113,7 @@ func slotCases() []Case {
 			b.must(err)
 			b.expect("slots that nobody may hold", idList(freed...), idList())
 		}},
-		{"a limit can be raised, and lowered below what is held", func(b *fixture) {
+		{"a limit can be raised, and lowered below the number of held slots", func(b *fixture) {
 			b.limitConcurrency(1)
 			ids := b.createExecutions("shell.echo", 4)
 			b.claimAll()
@@ -137,7 +137,7 @@ func slotCases() []Case {
 			b.limitConcurrency(1)
 			b.expect("claimed with room for two", b.claimedIn([]int{2}, shellDemand(5)), idList(ids[0], other))
 		}},
-		{"what was created under a limit goes on without slots when the limit is lifted", func(b *fixture) {
+		{"executions created under a limit continue without slots when the limit is removed", func(b *fixture) {
 			b.limitConcurrency(1)
 			ids := b.createExecutions("shell.echo", 4)
 			b.expect("under the limit", idList(b.claimAll()...), idList(ids[0]))

@@ -35,7 +35,7 @@ func unreadableCases() []Case {
 		return fmt.Sprintf(`a row can't be read: %s of execution %d: unknown failure reason "of_a_newer_release"`, column, id)
 	}
 	return []Case{
-		{"a waiting execution that can't be read stays as it is, and nobody waits for it", func(b *fixture) {
+		{"a waiting execution that can't be read stays as it is, and holds up no other", func(b *fixture) {
 			w := b.activeWorker("w")
 			key := b.failedExecution(w)
 			foreign := b.orchestrateEnd(key.ID, 1, 0).Retry
@@ -74,7 +74,7 @@ func unreadableCases() []Case {
 			}
 			b.expect("what is found when they can be read", idList(b.findRows(store.Finding{Cause: store.Unorchestrated, Limit: 2})...), idList(foreign...))
 		}},
-		{"a step answers for every row, whatever one of them says", func(b *fixture) {
+		{"a step answers for every row, whatever one of them contains", func(b *fixture) {
 			w := b.activeWorker("w")
 			keys := []execution.Key{b.scheduledExecution(w), b.scheduledExecution(w)}
 			b.Foreign(keys[0].ID, true)

@@ -28,7 +28,7 @@ func workerCases() []Case {
 			_, err = b.Store.Release(b.ctx, old)
 			b.expectError("its release", err, store.ErrSuperseded)
 		}},
-		{"a process that registers again has lost its older incarnation, not been superseded", func(b *fixture) {
+		{"a process that registers anew has lost its older incarnation, not been superseded", func(b *fixture) {
 			g := store.Registration{Process: 77, Attempt: 1, Name: "w", Runtimes: []string{"shell"}, Capacity: 1, Lease: Lease}
 			first, err := b.Store.Register(b.ctx, g)
 			b.must(err)
@@ -97,7 +97,7 @@ func workerCases() []Case {
 			b.expect("a tick before the deadline", r.Applied, true)
 			b.expect("the run deadline after the start", r.Row.RunDeadline.Sub(r.Row.StartedAt), RunTimeout)
 		}},
-		{"at its deadline a claim is refused, and says so", func(b *fixture) {
+		{"at its deadline a claim is refused, and reports that", func(b *fixture) {
 			w := b.activeWorker("w")
 			key := b.scheduledExecution(w)
 			b.Advance(DispatchTimeout)
@@ -111,7 +111,7 @@ func workerCases() []Case {
 			b.expect("applied, deadline passed", fmt.Sprint(r.Applied, r.DeadlinePassed), "false false")
 			b.expect("what stands there", fmt.Sprint(r.Row.Status, r.Row.Incarnation), fmt.Sprint(execution.Running, w.Incarnation))
 		}},
-		{"a claim of what does not exist is refused with no row", func(b *fixture) {
+		{"a claim of a missing execution is refused without a row", func(b *fixture) {
 			r := b.claimDispatch(b.activeWorker("w"), execution.Key{ID: 999, Epoch: 1})
 			b.expect("applied, row", fmt.Sprint(r.Applied, r.Row.ID), "false 0")
 		}},
@@ -170,7 +170,7 @@ func workerCases() []Case {
 			b.expect("the reason", row.FailureReason, execution.Connection)
 			b.expect("the result", fmt.Sprint(row.Result.Error, "/", row.Result.Message, "/", row.Result.FailedBy), fmt.Sprint(result.Error, "/", result.Message, "/", result.FailedBy))
 		}},
-		{"a worker that is lost may still finish what nobody has taken from it", func(b *fixture) {
+		{"a lost worker may still finish executions that were not reclaimed", func(b *fixture) {
 			w := b.activeWorker("w")
 			key := b.runningExecution(w)
 			b.Advance(Lease + tick)
@@ -178,7 +178,7 @@ func workerCases() []Case {
 			b.must(err)
 			b.expect("its result", b.finishRun(w, store.Finish{Key: key, To: execution.Completed}).Applied, true)
 		}},
-		{"a heartbeat ends what was claimed before it and is not held", func(b *fixture) {
+		{"a heartbeat ends executions that were claimed before it and are not held", func(b *fixture) {
 			w := b.activeWorker("w")
 			before, held, after := b.runningExecution(w), b.runningExecution(w), b.scheduledExecution(w)
 			_, err := b.Store.Claim(b.ctx, w, []store.Claim{{Key: after, Beat: 2}})
@@ -189,7 +189,7 @@ func workerCases() []Case {
 			b.expect("held", b.readRow(held.ID).Status, execution.Running)
 			b.expect("claimed after the snapshot", b.readRow(after.ID).Status, execution.Running)
 		}},
-		{"a heartbeat's reply names what the worker holds and does not own", func(b *fixture) {
+		{"a heartbeat's reply names executions that the worker holds and does not own", func(b *fixture) {
 			w := b.activeWorker("w")
 			mine, ended := b.runningExecution(w), b.runningExecution(w)
 			b.finishRun(w, store.Finish{Key: ended, To: execution.Completed})
@@ -198,7 +198,7 @@ func workerCases() []Case {
 			b.must(err)
 			b.expect("what is lost", fmt.Sprint(reply.Lost), fmt.Sprint([]execution.Key{old, ended}))
 		}},
-		{"a release gives back what is scheduled at a draining worker, and nothing else", func(b *fixture) {
+		{"a release requeues the rows scheduled at a draining worker, and nothing else", func(b *fixture) {
 			w, other := b.activeWorker("w"), b.activeWorker("other")
 			run, wait, elsewhere := b.runningExecution(w), b.scheduledExecution(w), b.scheduledExecution(other)
 			none, err := b.Store.Release(b.ctx, w)

@@ -37,7 +37,7 @@ func Compare(t *testing.T, reference, subject WithSubject) {
 // numbered are the cases in which a call repeats a key or has an invalid item: the order in which
 // the rows of such a call are numbered is open.
 var numbered = map[string]bool{
-	"many children are created in one call, each with an answer of its own": true,
+	"many children are created in one call, each with its own answer": true,
 }
 
 // stateAfterCase runs a case, and returns the answers to all queries afterwards.
