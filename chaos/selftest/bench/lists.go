@@ -135,7 +135,7 @@ func (d *daemons) measureScheduling(ctx context.Context) ([]time.Duration, error
 	return pgx.CollectRows(rows, pgx.RowTo[time.Duration])
 }
 
-// besideListers does the same as scheduling while clients list.
+// besideListers does the same as measureScheduling while clients list.
 func (d *daemons) besideListers(ctx context.Context, a *answerCounts) ([]time.Duration, error) {
 	ctx, stop := context.WithCancel(ctx)
 	var group sync.WaitGroup

@@ -31,7 +31,7 @@ func (m *measurement) totalPerExecution() (all time.Duration) {
 	return all / time.Duration(m.n)
 }
 
-// meter reads the figures at its start; finish returns what was used since.
+// meter reads the figures at its start; newMeasurement returns what was used since.
 type meter struct {
 	db   *pgx.Conn
 	used map[string]time.Duration

@@ -56,12 +56,12 @@ type findings struct {
 	lots *rand.Rand
 }
 
-func (f *findings) add(format string, args ...any) {
+func (f *findings) addFinding(format string, args ...any) {
 	f.list = append(f.list, fmt.Sprintf(format, args...))
 }
 
-// watching is a mutant that changes nothing.
-func watching(f *findings) *mutant.Mutant {
+// watchingMutant is a mutant that changes nothing.
+func watchingMutant(f *findings) *mutant.Mutant {
 	return &mutant.Mutant{Name: "watched", Source: "D0", Store: func(p mutant.Process, s store.Store) store.Store {
 		if !p.Executor() {
 			return s
@@ -81,7 +81,7 @@ func (w *watcher) Workers(ctx context.Context, into []store.WorkerRow) ([]store.
 	}
 	fleet, keys := make([]oracle.Worker, len(rows)), make([]store.WorkerKey, len(rows))
 	for i := range rows {
-		fleet[i], keys[i] = w.worker(&rows[i]), rows[i].WorkerKey
+		fleet[i], keys[i] = w.oracleWorker(&rows[i]), rows[i].WorkerKey
 	}
 	w.looks, w.keys = append(w.looks, fleet), append(w.keys, keys)
 	if n := len(w.looks) - 8; n > 0 {
@@ -122,7 +122,7 @@ func (w *watcher) moveToEdges(r *store.WorkerRow) {
 	}
 }
 
-func (w *watcher) worker(r *store.WorkerRow) oracle.Worker {
+func (w *watcher) oracleWorker(r *store.WorkerRow) oracle.Worker {
 	e := oracle.Evidence{Total: r.Figures.Total, Failed: r.Figures.Failed, Consecutive: r.Figures.Consecutive, Queued: r.Queued}
 	since := r.Figures.LastFailure
 	for _, ago := range r.Expired {
@@ -148,10 +148,10 @@ func (w *watcher) ClaimForScheduling(ctx context.Context, c store.SchedulingClai
 		why[len(why)-1-n] = unlikeDemands(c.Demands, c.Pools, right, pools)
 	}
 	if w.shared.demanded++; !slices.Contains(why, "") {
-		w.shared.add("%s: how many executions a pass takes: %s", w.process, strings.Join(why, "; "))
+		w.shared.addFinding("%s: how many executions a pass takes: %s", w.process, strings.Join(why, "; "))
 	}
 	rows, err := w.Store.ClaimForScheduling(ctx, c)
-	w.claimed, w.full = slices.Clone(rows), full(&c, rows)
+	w.claimed, w.full = slices.Clone(rows), mayHaveMore(&c, rows)
 	return rows, err
 }
 
@@ -182,7 +182,7 @@ func (w *watcher) DispatchDue(ctx context.Context, d store.DueDispatch) (store.D
 	if err != nil {
 		return answer, err
 	}
-	defer w.beside(answer.Rows)
+	defer w.addLoads(answer.Rows)
 	if answer.Unfit > 0 {
 		return answer, nil
 	}
@@ -215,14 +215,14 @@ func (w *watcher) DispatchDue(ctx context.Context, d store.DueDispatch) (store.D
 			})
 		}
 		w.offered = true
-		w.decided(ds)
+		w.judgeDecisions(ds)
 		w.offered = false
 	}
 	return answer, nil
 }
 
-// beside adds rows to the loads, because they count for the later placements of the same pass.
-func (w *watcher) beside(rows []execution.Execution) {
+// addLoads adds rows to the loads, because they count for the later placements of the same pass.
+func (w *watcher) addLoads(rows []execution.Execution) {
 	for i := range rows {
 		for n := range w.looks {
 			if at := slices.IndexFunc(w.keys[n], func(k store.WorkerKey) bool { return k.Incarnation == rows[i].Incarnation }); at >= 0 {
@@ -232,9 +232,9 @@ func (w *watcher) beside(rows []execution.Execution) {
 	}
 }
 
-// full reports whether more rows may be due than a claim took: a demand, or a pool of demands, returned its
-// limit.
-func full(c *store.SchedulingClaim, rows []execution.Execution) bool {
+// mayHaveMore reports whether more rows may be due than a claim took: a demand, or a pool of demands,
+// returned its limit.
+func mayHaveMore(c *store.SchedulingClaim, rows []execution.Execution) bool {
 	pools, ofWorker := slices.Clone(c.Pools), make(map[execution.WorkerID]int)
 	some := false
 	for _, d := range c.Demands {
@@ -260,7 +260,7 @@ func full(c *store.SchedulingClaim, rows []execution.Execution) bool {
 
 // Dispatch implements store.Store.
 func (w *watcher) Dispatch(ctx context.Context, executor string, ds []store.Dispatch) ([]store.DispatchResult, error) {
-	w.decided(ds)
+	w.judgeDecisions(ds)
 	results, err := w.Store.Dispatch(ctx, executor, ds)
 	for i := range results {
 		w.rows[results[i].Row.ID] = results[i].Row
@@ -270,13 +270,13 @@ func (w *watcher) Dispatch(ctx context.Context, executor string, ds []store.Disp
 
 // Park implements store.Store.
 func (w *watcher) Park(ctx context.Context, executor string, ps []store.Park) ([]store.Outcome, error) {
-	w.decided(nil)
+	w.judgeDecisions(nil)
 	return w.Store.Park(ctx, executor, ps)
 }
 
-// decided compares the decisions on a claim with the oracle's, given one of the latest replies
+// judgeDecisions compares the decisions on a claim with the oracle's, given one of the latest replies
 // about the workers.
-func (w *watcher) decided(ds []store.Dispatch) {
+func (w *watcher) judgeDecisions(ds []store.Dispatch) {
 	if len(w.claimed) == 0 {
 		return
 	}
@@ -289,7 +289,7 @@ func (w *watcher) decided(ds []store.Dispatch) {
 	for n := len(w.looks) - 1; n >= 0; n-- {
 		differs := ""
 		for _, under := range load {
-			if differs = w.differs(slices.Clone(w.looks[n]), w.keys[n], ds, under); differs == "" {
+			if differs = w.decisionDifference(slices.Clone(w.looks[n]), w.keys[n], ds, under); differs == "" {
 				break
 			}
 		}
@@ -301,22 +301,22 @@ func (w *watcher) decided(ds []store.Dispatch) {
 	}
 	switch {
 	case len(w.looks) == 0:
-		w.shared.add("%s: nobody has looked at the workers", w.process)
+		w.shared.addFinding("%s: nobody has looked at the workers", w.process)
 	case len(why) > 0:
-		w.shared.add("%s: %s", w.process, why[0])
+		w.shared.addFinding("%s: %s", w.process, why[0])
 	}
 	w.claimed = nil
 }
 
-// differs describes how the decisions on the claim differ from the oracle's for one reply about the workers;
-// empty if they do not. Rows with the fewest fitting workers are placed first, in the order of the claim.
-// load reports whether workers get blocks of rows, because more may wait than the pass took. An offer of less
-// than a batch only shows that if it fills all the room of the workers.
-func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []store.Dispatch, load bool) string {
+// decisionDifference describes how the decisions on the claim differ from the oracle's for one reply about
+// the workers; empty if they do not. Rows with the fewest fitting workers are placed first, in the order of
+// the claim. load reports whether workers get blocks of rows, because more may wait than the pass took. An
+// offer of less than a batch only shows that if it fills all the room of the workers.
+func (w *watcher) decisionDifference(fleet []oracle.Worker, keys []store.WorkerKey, ds []store.Dispatch, load bool) string {
 	request := func(row *execution.Execution) oracle.Request {
 		return oracle.Request{Runtime: row.Action.Runtime, Pinned: row.Pinned, Avoid: row.Avoid}
 	}
-	if room := w.room(fleet, request(&w.claimed[0])); load && w.offered && len(w.claimed) < min(room, w.config.Executor.BatchSize) {
+	if room := w.remainingRoom(fleet, request(&w.claimed[0])); load && w.offered && len(w.claimed) < min(room, w.config.Executor.BatchSize) {
 		return fmt.Sprintf("%d executions are no sign of load, there was room for %d in %+v", len(w.claimed), room, fleet)
 	}
 	rows := slices.Clone(w.claimed)
@@ -376,8 +376,8 @@ func (w *watcher) differs(fleet []oracle.Worker, keys []store.WorkerKey, ds []st
 	return ""
 }
 
-// room is the number of further executions that the workers may hold for a request.
-func (w *watcher) room(fleet []oracle.Worker, r oracle.Request) (room int) {
+// remainingRoom is the number of further executions that the workers may hold for a request.
+func (w *watcher) remainingRoom(fleet []oracle.Worker, r oracle.Request) (room int) {
 	for i := range fleet {
 		if w.placement.Fits(&fleet[i], r) {
 			room += max(0, w.placement.Limit(fleet, &fleet[i], r)-fleet[i].Load)
@@ -416,17 +416,17 @@ func (w *watcher) Reclaim(ctx context.Context, rs []store.Reclaim) ([]store.Outc
 		}
 		w.shared.taken++
 		if window := w.backoffs.After(oracle.TakenBack(row.Dispatches, int64(row.Epoch))); !window.Holds(r.Delay, 0) {
-			w.shared.add("execution %d, of which %d dispatches counted before epoch %d, waits %v: not %v to %v",
+			w.shared.addFinding("execution %d, of which %d dispatches counted before epoch %d, waits %v: not %v to %v",
 				row.ID, row.Dispatches, row.Epoch, r.Delay, window.Least, window.Most)
 		}
 		switch r.Cause {
 		case store.Undeliverable, store.Unpublished, store.UnpublishedLate, store.OwnerGone:
 			if r.Counts {
-				w.shared.add("a dispatch of execution %d counts that is taken back as %v", row.ID, r.Cause)
+				w.shared.addFinding("a dispatch of execution %d counts that is taken back as %v", row.ID, r.Cause)
 			}
 		default:
 			if r.Counts && r.Cause == store.Unclaimed && row.PublishedAt.IsZero() {
-				w.shared.add("a dispatch of execution %d counts that nobody knows to have been sent", row.ID)
+				w.shared.addFinding("a dispatch of execution %d counts that nobody knows to have been sent", row.ID)
 			}
 		}
 	}
@@ -439,7 +439,7 @@ func (w *watcher) Orchestrate(ctx context.Context, os []store.Orchestration) ([]
 	for i := range os {
 		row, known := w.rows[os[i].ID]
 		if !known || !oracle.Terminal(row.Status) {
-			w.shared.add("the end of execution %d is handled, which is %v", os[i].ID, row.Status)
+			w.shared.addFinding("the end of execution %d is handled, which is %v", os[i].ID, row.Status)
 			continue
 		}
 		w.shared.last++
@@ -453,9 +453,9 @@ func (w *watcher) Orchestrate(ctx context.Context, os []store.Orchestration) ([]
 		may = may || w.config.Retry.Enabled && free > 0
 		switch r := os[i].Retry; {
 		case may != (r != nil):
-			w.shared.add("execution %d, retry %d of %d, ended as %v for %q, and that it is retried is %v", row.ID, row.RetryCount, row.Action.MaxRetries, row.Status, row.FailureReason, r != nil)
+			w.shared.addFinding("execution %d, retry %d of %d, ended as %v for %q, and that it is retried is %v", row.ID, row.RetryCount, row.Action.MaxRetries, row.Status, row.FailureReason, r != nil)
 		case r != nil && (r.Count != row.RetryCount+1 || r.Reason != row.FailureReason || r.Free != free || !w.backoffs.After(row.RetryCount).Holds(r.Delay, 0)):
-			w.shared.add("execution %d, retry %d, failed for %q, and gets %+v", row.ID, row.RetryCount, row.FailureReason, *r)
+			w.shared.addFinding("execution %d, retry %d, failed for %q, and gets %+v", row.ID, row.RetryCount, row.FailureReason, *r)
 		}
 	}
 	return w.Store.Orchestrate(ctx, os)
@@ -476,7 +476,7 @@ func TestExecutorDecidesLikeOracle(t *testing.T) {
 		if rapid.Bool().Draw(t, "edges") {
 			f.lots = rand.New(rand.NewPCG(seed, 1))
 		}
-		sim.Run(s, s.Profiles[0], sim.Options{Seed: seed, Mutant: watching(&f)})
+		sim.Run(s, s.Profiles[0], sim.Options{Seed: seed, Mutant: watchingMutant(&f)})
 		total.demanded += f.demanded
 		total.placed, total.choices, total.last, total.taken = total.placed+f.placed, total.choices+f.choices, total.last+f.last, total.taken+f.taken
 		if len(f.list) > 0 {
@@ -561,11 +561,11 @@ func TestWatcherDetectsWrongDecisions(t *testing.T) {
 		}
 		for i, key := range keys {
 			ds := []store.Dispatch{{Key: execution.Key{ID: 7}, Worker: key, Limit: c.fleet[i].Capacity + x.Executor.DispatchAhead, Timeout: x.Executor.DispatchTimeout}}
-			if why := w.differs(slices.Clone(c.fleet), keys, ds, false); (why == "") != (key.ID == c.best) {
+			if why := w.decisionDifference(slices.Clone(c.fleet), keys, ds, false); (why == "") != (key.ID == c.best) {
 				t.Errorf("%s: worker %d: %q", c.name, key.ID, why)
 			}
 		}
-		if w.differs(slices.Clone(c.fleet), keys, nil, false) == "" {
+		if w.decisionDifference(slices.Clone(c.fleet), keys, nil, false) == "" {
 			t.Errorf("%s: a decision for no worker is lawful", c.name)
 		}
 	}
@@ -604,7 +604,7 @@ faults:
 		t.Fatal(err)
 	}
 	var f findings
-	sim.Run(s, s.Profiles[0], sim.Options{Seed: 15, Mutant: watching(&f)})
+	sim.Run(s, s.Profiles[0], sim.Options{Seed: 15, Mutant: watchingMutant(&f)})
 	if len(f.list) > 0 || f.placed < 8 {
 		t.Errorf("of %d placements differ %q", f.placed, f.list)
 	}

@@ -34,12 +34,12 @@ type core struct {
 
 func theCore() core {
 	return core{
-		config.Default, config.Config.Validate, start, worker.ReasonOf, broker.ExecutorTopology, broker.WorkerTopology, store.DeadLetter.Bounded,
+		config.Default, config.Config.Validate, readDaemonSettings, worker.ReasonOf, broker.ExecutorTopology, broker.WorkerTopology, store.DeadLetter.Bounded,
 	}
 }
 
-// start reads settings as a daemon does.
-func start(flags []config.Flag) error {
+// readDaemonSettings reads settings as a daemon does.
+func readDaemonSettings(flags []config.Flag) error {
 	_, problems := config.Load(config.Input{Flags: flags})
 	var errs []error
 	for _, p := range problems {
@@ -73,11 +73,11 @@ func TestCoreFollowsContract(t *testing.T) {
 func TestSettingsBeyondBoundsAreRefused(t *testing.T) {
 	c := theCore()
 	for _, p := range config.Profiles() {
-		for n := range bounds(0) {
+		for n := range settingBounds(0) {
 			for side := -1; side <= 1; side++ {
 				short, long := oracle.Defaults(p), oracle.Defaults(p)
-				bounds(time.Nanosecond)[n](&short, side)
-				bounds(time.Millisecond)[n](&long, side)
+				settingBounds(time.Nanosecond)[n](&short, side)
+				settingBounds(time.Millisecond)[n](&long, side)
 				if wrong := c.checkSettings(short); wrong != "" {
 					t.Error(wrong)
 				}
@@ -152,12 +152,14 @@ func TestQuestionsDetectWrongCore(t *testing.T) {
 	}
 }
 
-func number(t *rapid.T, least, most int) int { return rapid.IntRange(least, most).Draw(t, "number") }
+func drawNumber(t *rapid.T, least, most int) int {
+	return rapid.IntRange(least, most).Draw(t, "number")
+}
 
-func pick[T any](t *rapid.T, of ...T) T { return rapid.SampledFrom(of).Draw(t, "pick") }
+func drawOne[T any](t *rapid.T, of ...T) T { return rapid.SampledFrom(of).Draw(t, "pick") }
 
-// unequal describes how an answer differs from the contract's.
-func unequal(about string, answer, right any) string {
+// differenceOf describes how an answer differs from the contract's.
+func differenceOf(about string, answer, right any) string {
 	if reflect.DeepEqual(answer, right) {
 		return ""
 	}
@@ -165,8 +167,8 @@ func unequal(about string, answer, right any) string {
 }
 
 func askDefaults(t *rapid.T, c *core) string {
-	p := pick(t, config.Hardened, config.Documented)
-	if d := differing("", reflect.ValueOf(oracle.Defaults(p)), reflect.ValueOf(c.defaults(p))); len(d) > 0 {
+	p := drawOne(t, config.Hardened, config.Documented)
+	if d := differingSettings("", reflect.ValueOf(oracle.Defaults(p)), reflect.ValueOf(c.defaults(p))); len(d) > 0 {
 		return fmt.Sprintf("the defaults of %s that differ (docs/contract.md): %v", p, d)
 	}
 	return ""
@@ -178,11 +180,11 @@ type setting struct {
 	value any
 }
 
-func differing(key string, right, is reflect.Value) (differ []setting) {
+func differingSettings(key string, right, is reflect.Value) (differ []setting) {
 	if right.Kind() == reflect.Struct {
 		for i := range right.NumField() {
 			name, _, _ := strings.Cut(right.Type().Field(i).Tag.Get("yaml"), ",")
-			differ = append(differ, differing(strings.TrimPrefix(key+"."+name, "."), right.Field(i), is.Field(i))...)
+			differ = append(differ, differingSettings(strings.TrimPrefix(key+"."+name, "."), right.Field(i), is.Field(i))...)
 		}
 		return differ
 	}
@@ -199,10 +201,10 @@ func askExitCodes(t *rapid.T, c *core) string {
 	set := execution.NewExitCodes(append(declared, 0, -1, oracle.MostExitCode+1)...)
 	for code := 1; code <= oracle.MostExitCode; code++ {
 		about := fmt.Sprintf("the reason of exit code %d", code)
-		if wrong := unequal(about, c.exitReason(code, execution.ExitCodes{}), oracle.ReasonOf(code, nil)); wrong != "" {
+		if wrong := differenceOf(about, c.exitReason(code, execution.ExitCodes{}), oracle.ReasonOf(code, nil)); wrong != "" {
 			return wrong
 		}
-		if wrong := unequal(fmt.Sprint(about, " of an action that declares ", declared), c.exitReason(code, set), oracle.ReasonOf(code, declared)); wrong != "" {
+		if wrong := differenceOf(fmt.Sprint(about, " of an action that declares ", declared), c.exitReason(code, set), oracle.ReasonOf(code, declared)); wrong != "" {
 			return wrong
 		}
 	}
@@ -211,15 +213,15 @@ func askExitCodes(t *rapid.T, c *core) string {
 
 // askTopology checks the declarations of an executor and a worker at the broker (docs/queues.md).
 func askTopology(t *rapid.T, c *core) string {
-	r := oracle.Defaults(pick(t, config.Hardened, config.Documented)).MessageQueue.RabbitMQ
-	r.QueueType, r.DeadLetter.Enabled = pick(t, "quorum", "classic"), number(t, 0, 3) > 0
-	r.WorkerQueueTTLMS, r.DeadLetter.Exchange = int64(number(t, 1, 1_000_000)), pick(t, "attune.dlx", "other.dlx")
-	id := execution.WorkerID(pick(t, 1, 9, 10, 36, 1<<40, number(t, 1, 1000)))
+	r := oracle.Defaults(drawOne(t, config.Hardened, config.Documented)).MessageQueue.RabbitMQ
+	r.QueueType, r.DeadLetter.Enabled = drawOne(t, "quorum", "classic"), drawNumber(t, 0, 3) > 0
+	r.WorkerQueueTTLMS, r.DeadLetter.Exchange = int64(drawNumber(t, 1, 1_000_000)), drawOne(t, "attune.dlx", "other.dlx")
+	id := execution.WorkerID(drawOne(t, 1, 9, 10, 36, 1<<40, drawNumber(t, 1, 1000)))
 	for who, both := range map[string][2]any{
-		"an executor":             {sorted(c.executors(r)), sorted(asDeclared(oracle.ExecutorTopology(&r)))},
-		fmt.Sprint("worker ", id): {sorted(c.workers(r, id)), sorted(asDeclared(oracle.WorkerTopology(&r, id)))},
+		"an executor":             {sortedParts(c.executors(r)), sortedParts(asDeclared(oracle.ExecutorTopology(&r)))},
+		fmt.Sprint("worker ", id): {sortedParts(c.workers(r, id)), sortedParts(asDeclared(oracle.WorkerTopology(&r, id)))},
 	} {
-		if wrong := unequal("what "+who+" declares", both[0], both[1]); wrong != "" {
+		if wrong := differenceOf("what "+who+" declares", both[0], both[1]); wrong != "" {
 			return wrong
 		}
 	}
@@ -240,8 +242,8 @@ func asDeclared(right oracle.Topology) (t broker.Topology) {
 	return t
 }
 
-// sorted lists the parts of a topology, which may be declared in any order.
-func sorted(t broker.Topology) (parts []string) {
+// sortedParts lists the parts of a topology, which may be declared in any order.
+func sortedParts(t broker.Topology) (parts []string) {
 	for _, e := range t.Exchanges {
 		parts = append(parts, fmt.Sprintf("exchange %+v", e))
 	}
@@ -260,31 +262,31 @@ func sorted(t broker.Topology) (parts []string) {
 // bound cuts through.
 func askDeadLetters(t *rapid.T, c *core) string {
 	const longestBody, longestQueue, longestOutcome = 16 << 10, 255, 500
-	queue, outcome, body := foreign(t, longestQueue), foreign(t, longestOutcome), longestBody+number(t, -1, 1)
+	queue, outcome, body := drawForeignText(t, longestQueue), drawForeignText(t, longestOutcome), longestBody+drawNumber(t, -1, 1)
 	kept := c.bounded(store.DeadLetter{Queue: queue, Outcome: outcome, Body: make([]byte, body)})
-	if !cut(queue, kept.Queue, longestQueue) {
+	if !isKeptText(queue, kept.Queue, longestQueue) {
 		return fmt.Sprintf("the queue %q is stored as %q", queue, kept.Queue)
 	}
-	if !cut(outcome, kept.Outcome, longestOutcome) {
+	if !isKeptText(outcome, kept.Outcome, longestOutcome) {
 		return fmt.Sprintf("the outcome %q is stored as %q", outcome, kept.Outcome)
 	}
-	return unequal("the stored and the recorded length of a body", [2]int{len(kept.Body), kept.BodyBytes}, [2]int{min(body, longestBody), body})
+	return differenceOf("the stored and the recorded length of a body", [2]int{len(kept.Body), kept.BodyBytes}, [2]int{min(body, longestBody), body})
 }
 
-// foreign draws a text whose length is near a bound, with characters of one to four bytes, and sometimes
+// drawForeignText draws a text whose length is near a bound, with characters of one to four bytes, and sometimes
 // bytes that are not a character.
-func foreign(t *rapid.T, bound int) string {
-	text := pick(t, "", "\xff", "\x00", "\xe2\x82", "ok\xc0")
-	text += strings.Repeat("a", bound+number(t, -10, 3)-len(text))
+func drawForeignText(t *rapid.T, bound int) string {
+	text := drawOne(t, "", "\xff", "\x00", "\xe2\x82", "ok\xc0")
+	text += strings.Repeat("a", bound+drawNumber(t, -10, 3)-len(text))
 	for range 4 {
-		text += pick(t, "a", "ü", "€", "😀")
+		text += drawOne(t, "a", "ü", "€", "😀")
 	}
 	return text
 }
 
-// cut reports whether kept is text, or its beginning of at most bound bytes, with other bytes in place of
+// isKeptText reports whether kept is text, or its beginning of at most bound bytes, with other bytes in place of
 // those that a database refuses.
-func cut(text, kept string, bound int) bool {
+func isKeptText(text, kept string, bound int) bool {
 	least := min(len(text), bound)
 	if len(text) > bound && utf8.ValidString(text) {
 		for !utf8.RuneStart(text[least]) {
@@ -304,9 +306,9 @@ func cut(text, kept string, bound int) bool {
 // drawSettings draws the defaults of a profile with some settings moved to a bound: just below it, at
 // it or just above it.
 func drawSettings(t *rapid.T, most int, step time.Duration) config.Config {
-	c := oracle.Defaults(pick(t, config.Hardened, config.Documented))
-	for range number(t, 1, most) {
-		pick(t, bounds(step)...)(&c, number(t, -1, 1))
+	c := oracle.Defaults(drawOne(t, config.Hardened, config.Documented))
+	for range drawNumber(t, 1, most) {
+		drawOne(t, settingBounds(step)...)(&c, drawNumber(t, -1, 1))
 	}
 	return c
 }
@@ -317,7 +319,7 @@ func askSettings(t *rapid.T, c *core) string {
 
 // checkSettings compares the verdicts on a configuration: whether a daemon may start with it.
 func (c *core) checkSettings(x config.Config) string {
-	about := fmt.Sprintf("may a daemon start with %v", differing("", reflect.ValueOf(oracle.Defaults(x.Profile)), reflect.ValueOf(x)))
+	about := fmt.Sprintf("may a daemon start with %v", differingSettings("", reflect.ValueOf(oracle.Defaults(x.Profile)), reflect.ValueOf(x)))
 	problems, refused := c.validate(x), oracle.Unlawful(&x)
 	var named, right []string
 	for _, p := range problems {
@@ -340,7 +342,7 @@ func (c *core) checkSettings(x config.Config) string {
 	}
 	slices.Sort(named)
 	slices.Sort(right)
-	return unequal(about+", refused are", named, right)
+	return differenceOf(about+", refused are", named, right)
 }
 
 func askStart(t *rapid.T, c *core) string { return c.checkStart(drawSettings(t, 1, time.Millisecond)) }
@@ -353,7 +355,7 @@ func (c *core) checkStart(x config.Config) string {
 		{Name: "--database.url", Path: "database.url", Value: "postgres://h/d"},
 		{Name: "--message_queue.rabbitmq.url", Path: "message_queue.rabbitmq.url", Value: "amqp://h/"},
 	}
-	set := differing("", reflect.ValueOf(oracle.Defaults(x.Profile)), reflect.ValueOf(x))
+	set := differingSettings("", reflect.ValueOf(oracle.Defaults(x.Profile)), reflect.ValueOf(x))
 	for _, s := range set {
 		flags = append(flags, config.Flag{Name: "--" + s.key, Path: s.key, Value: fmt.Sprint(s.value)})
 	}

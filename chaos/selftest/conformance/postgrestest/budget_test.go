@@ -81,8 +81,8 @@ type lifecycle struct {
 // allSteps is the row for a whole life.
 const allSteps = "all"
 
-// steps are the steps of an execution, in order.
-func (l *lifecycle) steps(n int) []struct {
+// lifecycleSteps are the steps of an execution, in order.
+func (l *lifecycle) lifecycleSteps(n int) []struct {
 	name string
 	call func() error
 } {
@@ -154,7 +154,7 @@ func (l *lifecycle) steps(n int) []struct {
 			return err
 		}},
 		// It runs a while after the confirm, and finds that almost all rows were claimed.
-		{"MarkPublished", func() error { return done(l.store.MarkPublished(l.ctx, l.keys)) }},
+		{"MarkPublished", func() error { return errorOf(l.store.MarkPublished(l.ctx, l.keys)) }},
 		{"Finish", func() error {
 			fs := make([]store.Finish, len(l.keys))
 			for i := range fs {
@@ -171,7 +171,7 @@ func (l *lifecycle) steps(n int) []struct {
 	}
 }
 
-func (l *lifecycle) position() (at int64) {
+func (l *lifecycle) logPosition() (at int64) {
 	l.Helper()
 	if err := l.conn.QueryRow(l.ctx, "select pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint").Scan(&at); err != nil {
 		l.Fatal(err)
@@ -179,13 +179,13 @@ func (l *lifecycle) position() (at int64) {
 	return at
 }
 
-// spend runs n executions through all steps, `times` times, and returns the least cost of each step for one
-// execution. Anything above that is other work of the server.
-func (l *lifecycle) spend(n, times int) map[string]spent {
+// measureCosts runs n executions through all steps, `times` times, and returns the least cost of each step
+// for one execution. Anything above that is other work of the server.
+func (l *lifecycle) measureCosts(n, times int) map[string]spent {
 	least := map[string]spent{}
 	for range times {
-		begun := l.position()
-		for _, step := range l.steps(n) {
+		begun := l.logPosition()
+		for _, step := range l.lifecycleSteps(n) {
 			var before, after runtime.MemStats
 			statements, trips := l.counter.statements.Load(), l.counter.trips.Load()
 			runtime.ReadMemStats(&before)
@@ -205,7 +205,7 @@ func (l *lifecycle) spend(n, times int) map[string]spent {
 			least[step.name] = now
 		}
 		// Which step finds a page full and prunes it is random. The total of all steps is not.
-		all, wal := spent{}, float64(l.position()-begun)/float64(n)
+		all, wal := spent{}, float64(l.logPosition()-begun)/float64(n)
 		for name, of := range least {
 			if name != allSteps {
 				all.statements, all.trips, all.allocations = all.statements+of.statements, all.trips+of.trips, all.allocations+of.allocations
@@ -271,8 +271,8 @@ func TestBudget(t *testing.T) {
 	now := map[string]spent{}
 	for _, n := range []int{1, 100} {
 		for _, l.twoSteps = range []bool{false, true} {
-			l.spend(n, 7) // plans and pools
-			for name, of := range l.spend(n, 12) {
+			l.measureCosts(n, 7) // plans and pools
+			for name, of := range l.measureCosts(n, 12) {
 				switch {
 				case of == spent{}:
 					continue
@@ -305,13 +305,13 @@ func judgeBudget(t *testing.T, now map[string]spent) {
 	if err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
-	for _, fault := range over(was, now) {
+	for _, fault := range budgetFaults(was, now) {
 		t.Error(fault)
 	}
 }
 
-// over reports the figures that have grown too much, and the steps that are unknown or missing.
-func over(was, now map[string]spent) (faults []string) {
+// budgetFaults reports the figures that have grown too much, and the steps that are unknown or missing.
+func budgetFaults(was, now map[string]spent) (faults []string) {
 	for name, n := range now {
 		w, known := was[name]
 		if !known {
@@ -381,7 +381,7 @@ func readBudget(file *os.File) (map[string]spent, error) {
 // The test detects one statement too many, and a statement that writes more.
 func TestBudgetDetectsExcess(t *testing.T) {
 	was := map[string]spent{"Claim, 1": {1, 1, 100, 900}, "Finish, 1": {1, 1, 100, 900}}
-	if faults := over(was, map[string]spent{"Claim, 1": {1, 1, 102, 920}, "Finish, 1": {1, 1, 90, 800}}); len(faults) > 0 {
+	if faults := budgetFaults(was, map[string]spent{"Claim, 1": {1, 1, 102, 920}, "Finish, 1": {1, 1, 90, 800}}); len(faults) > 0 {
 		t.Errorf("within the budget, but reported: %v", faults)
 	}
 	for _, now := range []map[string]spent{
@@ -391,7 +391,7 @@ func TestBudgetDetectsExcess(t *testing.T) {
 		{"Claim, 1": {1, 1, 100, 900}},
 		{"Claim, 1": {1, 1, 100, 900}, "Finish, 1": {1, 1, 100, 900}, "Mark, 1": {}},
 	} {
-		if len(over(was, now)) == 0 {
+		if len(budgetFaults(was, now)) == 0 {
 			t.Errorf("no report of %v", now)
 		}
 	}

@@ -57,8 +57,8 @@ var costGrowth = []grows{
 // one no longer grows, so that its entry is removed together with the defect.
 var costExceptions []grows
 
-// expectation finds the entry of a list for a pair.
-func expectation(list []grows, p pair) *grows {
+// findExpectation finds the entry of a list for a pair.
+func findExpectation(list []grows, p pair) *grows {
 	for i := range list {
 		g := &list[i]
 		if (g.call == p.call || g.call == methodOf(p.call)) && slices.Contains(g.dimensions, p.dimension) {

@@ -40,8 +40,8 @@ type proxy struct {
 // another one that its statement be cancelled. A network that lost the first also loses the second.
 var cancelRequest = []byte{0, 0, 0, 16, 4, 210, 22, 46}
 
-// through returns the address of a database behind a proxy.
-func through(t *testing.T, address string) (*proxy, string) {
+// startProxy returns the address of a database behind a proxy.
+func startProxy(t *testing.T, address string) (*proxy, string) {
 	t.Helper()
 	u, err := url.Parse(address)
 	if err != nil {
@@ -53,12 +53,12 @@ func through(t *testing.T, address string) (*proxy, string) {
 	}
 	p := &proxy{listener: l, upstream: u.Host, over: make(chan struct{})}
 	t.Cleanup(func() { l.Close(); close(p.over) })
-	go p.accept()
+	go p.acceptConnections()
 	u.Host = l.Addr().String()
 	return p, u.String()
 }
 
-func (p *proxy) accept() {
+func (p *proxy) acceptConnections() {
 	for {
 		client, err := p.listener.Accept()
 		if err != nil {
@@ -70,11 +70,11 @@ func (p *proxy) accept() {
 			continue
 		}
 		go func() { _, _ = io.Copy(io.MultiWriter(p, client), server); client.Close() }()
-		go p.upward(client, server)
+		go p.forwardRequests(client, server)
 	}
 }
 
-func (p *proxy) upward(client, server net.Conn) {
+func (p *proxy) forwardRequests(client, server net.Conn) {
 	defer server.Close()
 	buffer := make([]byte, 1<<16)
 	for {
@@ -85,8 +85,8 @@ func (p *proxy) upward(client, server net.Conn) {
 		if bytes.HasPrefix(buffer[:n], cancelRequest) {
 			return
 		}
-		p.asked()
-		cut, after := p.cut(buffer[:n])
+		p.countTurn()
+		cut, after := p.shouldCut(buffer[:n])
 		if cut {
 			// From here on no reply arrives.
 			client.Close()
@@ -114,7 +114,7 @@ func (p *proxy) Write(said []byte) (int, error) {
 	return len(said), nil
 }
 
-func (p *proxy) asked() {
+func (p *proxy) countTurn() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.server {
@@ -132,7 +132,7 @@ func (p *proxy) roundTrips() int {
 	return n
 }
 
-func (p *proxy) cut(sent []byte) (cut, after bool) {
+func (p *proxy) shouldCut(sent []byte) (cut, after bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.when == nil || !bytes.Contains(bytes.ToLower(sent), p.when) {
@@ -153,8 +153,8 @@ func (p *proxy) cutAt(text string, after bool) {
 // If a connection is lost at COMMIT, the outcome is unknown, whether or not the server got it. If
 // it is lost before, nothing was applied.
 func TestConnectionCutAtCommit(t *testing.T) {
-	b := setup(t)
-	p, address := through(t, b.url)
+	b := newFixture(t)
+	p, address := startProxy(t, b.url)
 	s, err := postgres.Open(b.ctx, address, postgres.Options{})
 	b.must(err)
 	t.Cleanup(s.Close)
@@ -178,7 +178,7 @@ func TestConnectionCutAtCommit(t *testing.T) {
 			}
 			var applied int
 			count := func() bool {
-				b.scan("select count(*) from worker where name = $1", []any{name}, &applied)
+				b.scanRow("select count(*) from worker where name = $1", []any{name}, &applied)
 				return applied == 1
 			}
 			for range 100 {
@@ -201,16 +201,16 @@ func TestConnectionCutAtCommit(t *testing.T) {
 // especially on a new connection: every attempt would end before its last statement, and the next
 // would begin with another connection.
 func TestHeartbeatTakesOneRoundTrip(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	key := b.running(w)
-	p, address := through(t, b.url)
-	s, err := postgres.Open(b.ctx, address, postgres.Options{MaxConns: 1, Now: b.clock})
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	key := b.runningExecution(w)
+	p, address := startProxy(t, b.url)
+	s, err := postgres.Open(b.ctx, address, postgres.Options{MaxConns: 1, Now: b.readClock})
 	b.must(err)
 	t.Cleanup(s.Close)
 	p.roundTrips()
 	for i, want := range []int{2, 1, 1} { // the first one prepares the statements
-		b.sleep(time.Second)
+		b.advanceClock(time.Second)
 		reply, err := s.Heartbeat(b.ctx, store.Beat{WorkerKey: w, Number: uint64(i + 10), Lease: lease, ConsumerAlive: true, Held: []execution.Key{key}})
 		b.must(err)
 		if got := p.roundTrips(); got != want || len(reply.Lost) > 0 {
@@ -226,10 +226,10 @@ func TestHeartbeatTakesOneRoundTrip(t *testing.T) {
 
 // A statement whose reply is lost was applied, and the caller learns that it can't know.
 func TestReplyLost(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	key := b.running(w)
-	p, address := through(t, b.url)
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	key := b.runningExecution(w)
+	p, address := startProxy(t, b.url)
 	s, err := postgres.Open(b.ctx, address, postgres.Options{MaxConns: 1})
 	b.must(err)
 	t.Cleanup(s.Close)
@@ -243,7 +243,7 @@ func TestReplyLost(t *testing.T) {
 	}
 	// A caller that retries finds the current row, and recognises its own write.
 	for range 100 {
-		if b.row(key.ID).Status == execution.Completed {
+		if b.readRow(key.ID).Status == execution.Completed {
 			break
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -256,7 +256,7 @@ func TestReplyLost(t *testing.T) {
 }
 
 func TestUnavailable(t *testing.T) {
-	b := setup(t)
+	b := newFixture(t)
 	refusing, err := net.Listen("tcp", "127.0.0.1:0")
 	b.must(err)
 	u, err := url.Parse(b.url)
@@ -273,8 +273,8 @@ func TestUnavailable(t *testing.T) {
 	}
 
 	// A lock that is not granted in time, and a statement that takes too long.
-	w := b.worker("w")
-	key := b.running(w)
+	w := b.activeWorker("w")
+	key := b.runningExecution(w)
 	for name, o := range map[string]postgres.Options{
 		"lock":      {LockTimeout: 20 * time.Millisecond},
 		"statement": {StatementTimeout: 500 * time.Millisecond, LockTimeout: time.Minute}, // opening the store is a statement, too
@@ -292,9 +292,9 @@ func TestUnavailable(t *testing.T) {
 	}
 
 	// A database that accepts no writes at present.
-	readOnly := b.open(postgres.Options{})
-	b.exec(fmt.Sprintf("alter database %s set default_transaction_read_only = on", pgx.Identifier{b.conn.Config().Database}.Sanitize()))
-	second := b.open(postgres.Options{})
+	readOnly := b.openStore(postgres.Options{})
+	b.execSQL(fmt.Sprintf("alter database %s set default_transaction_read_only = on", pgx.Identifier{b.conn.Config().Database}.Sanitize()))
+	second := b.openStore(postgres.Options{})
 	for name, s := range map[string]*postgres.Store{"statement": second} {
 		if _, err := s.Finish(b.ctx, w, []store.Finish{{Key: key, To: execution.Completed}}); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%s on a read-only database: %v", name, err)
@@ -344,9 +344,9 @@ func (fi *fixture) endsInALock() (context.Context, context.CancelFunc) {
 
 // A call whose context ends while the server works leaves the outcome unknown.
 func TestDeadlineDuringCall(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	key := b.running(w)
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	key := b.runningExecution(w)
 	tx, err := b.conn.Begin(b.ctx)
 	b.must(err)
 	_, err = tx.Exec(b.ctx, "select from execution_work w join execution_record r on r.id = w.id where w.id = $1 for update", int64(key.ID))

@@ -14,11 +14,11 @@ import (
 // The audit of a database into which a newer program has written is judged except for the unreadable words.
 // They are reported with their place, and only the affected executions are not judged.
 func TestJudgeSkipsUnknownAuditWords(t *testing.T) {
-	b := setup(t)
-	newer, broken := b.requested(), b.requested()
-	b.exec("alter type failure_reason add value if not exists 'of_a_newer_release'")
-	b.exec("update transition_group set reason = 'of_a_newer_release' where id = (select id from execution_transition where execution = $1)", int64(newer))
-	b.exec("insert into transition_group (base, \"from\", \"to\", epoch, old_epoch, named_epoch, writer, at) select id, 'requested', 'running', 0, 0, 0, 'api', now() from execution")
+	b := newFixture(t)
+	newer, broken := b.requestedExecution(), b.requestedExecution()
+	b.execSQL("alter type failure_reason add value if not exists 'of_a_newer_release'")
+	b.execSQL("update transition_group set reason = 'of_a_newer_release' where id = (select id from execution_transition where execution = $1)", int64(newer))
+	b.execSQL("insert into transition_group (base, \"from\", \"to\", epoch, old_epoch, named_epoch, writer, at) select id, 'requested', 'running', 0, 0, 0, 'api', now() from execution")
 	r, err := audit.Judge(b.ctx, b.url, audit.Options{Config: config.Default(config.Hardened)})
 	b.must(err)
 	if r.Unread != 1 || r.Aside != 1 || len(r.Unknown) != 1 || r.Executions != 2 {

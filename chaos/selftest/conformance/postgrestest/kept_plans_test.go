@@ -42,8 +42,8 @@ func newKeeper(t *testing.T, rewrite func(sql string) string) *keeper {
 func newKeeperAt(t *testing.T, rewrite func(sql string) string, clock func() (time.Time, bool)) *keeper {
 	t.Helper()
 	k := &keeper{T: t, ctx: t.Context(), url: servers.Database(t).URL}
-	k.fill("select 1") // fails if auto_explain can't be loaded
-	observed := k.observer.sessions(func(c *pgx.Conn) { k.session = c })
+	k.runScript("select 1") // fails if auto_explain can't be loaded
+	observed := k.observer.observedSessions(func(c *pgx.Conn) { k.session = c })
 	observed.rewrite = rewrite
 	o := postgres.Options{Migrate: true, MaxConns: 1, StatementTimeout: testenv.Patience(), Tracer: observed, Now: clock, NoBounds: true}
 	if clock != nil {
@@ -53,7 +53,7 @@ func newKeeperAt(t *testing.T, rewrite func(sql string) string, clock func() (ti
 	k.Store, err = postgres.Open(k.ctx, k.url, o)
 	k.must(err)
 	t.Cleanup(k.Close)
-	k.fill("alter table execution_record set (autovacuum_enabled = off); alter table execution_work set (autovacuum_enabled = off)")
+	k.runScript("alter table execution_record set (autovacuum_enabled = off); alter table execution_work set (autovacuum_enabled = off)")
 	r, err := k.Register(k.ctx, store.Registration{Process: 1, Attempt: 1, Name: "w", Runtimes: []string{"noop"}, Capacity: 1 << 30, Lease: time.Hour})
 	k.must(err)
 	k.worker = r.WorkerKey
@@ -71,8 +71,8 @@ func (k *keeper) must(err error) {
 	}
 }
 
-// fill executes a script on its own connection, without triggers.
-func (k *keeper) fill(script string) {
+// runScript executes a script on its own connection, without triggers.
+func (k *keeper) runScript(script string) {
 	k.Helper()
 	conn, err := pgx.Connect(k.ctx, k.url)
 	k.must(err)
@@ -82,8 +82,8 @@ func (k *keeper) fill(script string) {
 	}
 }
 
-// finished is a script that makes n finished executions.
-func finished(n int) string {
+// finishedScript is a script that makes n finished executions.
+func finishedScript(n int) string {
 	return fmt.Sprintf(`insert into execution_record (action, action_ref, runtime, entrypoint, max_retries, status, worker, incarnation, epoch,
     scheduled_at, dispatch_deadline, started_at, run_deadline, claim_beat, ended, orchestrated_at, due_at, created, idempotency_key, written_by)
 select 1, 'noop', 'noop', '', 0, 'completed', 1, 1, 1, now(), now(), now(), now(), 1, now(), now(), now(), now(),
@@ -91,10 +91,10 @@ select 1, 'noop', 'noop', '', 0, 'completed', 1, 1, 1, now(), now(), now(), now(
   from generate_series(1, %d) n`, n)
 }
 
-// life runs n executions from their creation to their end by the statements that keep their plans, and
+// runLife runs n executions from their creation to their end by the statements that keep their plans, and
 // returns the cost of each. If fails is set, the executions fail and their ends are handled by a separate
 // statement.
-func (k *keeper) life(n int, fails bool) map[string]observed {
+func (k *keeper) runLife(n int, fails bool) map[string]observed {
 	k.Helper()
 	costs := make(map[string]observed)
 	step := func(name string, call func() error) {
@@ -104,7 +104,7 @@ func (k *keeper) life(n int, fails bool) map[string]observed {
 			k.Fatalf("%s of %d rows: %v", name, n, err)
 		}
 		k.must(k.observer.wrong)
-		costs[name] = k.observer.sum()
+		costs[name] = k.observer.totalCost()
 	}
 	ids, keys := make([]execution.ID, n), make([]execution.Key, n)
 	items := make([]store.NewExecution, n)
@@ -124,7 +124,7 @@ func (k *keeper) life(n int, fails bool) map[string]observed {
 	})
 	step("DispatchDue", func() error { return dispatchDue(k.Store, k.worker, n) })
 	k.dispatched += n
-	step("MarkPublished", func() error { return done(k.MarkPublished(k.ctx, keys)) })
+	step("MarkPublished", func() error { return errorOf(k.MarkPublished(k.ctx, keys)) })
 	cs, fs, os := make([]store.Claim, n), make([]store.Finish, n), make([]store.Orchestration, n)
 	for i := range keys {
 		cs[i], fs[i], os[i] = store.Claim{Key: keys[i], Beat: 1}, end, store.Orchestration{ID: ids[i]}
@@ -170,9 +170,9 @@ func (k *keeper) life(n int, fails bool) map[string]observed {
 	return costs
 }
 
-// The allowed cost of a statement, as cost counts it: rows for each row of the batch, and rows for
-// the call. The most expensive, DispatchDue, has 50 and 370, half of it for the lanes. A plan that compares the rows of a batch
-// with each other has 110 and more for a row; one that reads unwanted rows has thousands.
+// The allowed cost of a statement, as cost counts it: rows for each row of the batch, and rows for the call.
+// The most expensive, DispatchDue, has 50 and 370, half of it for the lanes. A plan that compares the rows of
+// a batch with each other has 110 and more for a row; one that reads unwanted rows has thousands.
 const (
 	rowsOfARow  = 53
 	rowsOfACall = 390
@@ -184,23 +184,23 @@ const (
 	pagesOfTheGone = 3
 )
 
-// due is a script that makes n executions that wait for any worker.
-func due(n int) string {
+// dueScript is a script that makes n executions that wait for any worker.
+func dueScript(n int) string {
 	return fmt.Sprintf(`insert into execution (action, action_ref, runtime, entrypoint, max_retries, status, epoch, due_at, created, written_by)
 select 1, 'noop', 'noop', '', 0, 'requested', 0, now(), now(), 'api'
   from generate_series(1, %d) n`, n)
 }
 
-// dispatching dispatches batches of due executions, and returns those that cost too much. Each also counts
+// judgeDispatches dispatches batches of due executions, and returns those that cost too much. Each also counts
 // the worker's rows, so a small batch must come first.
-func (k *keeper) dispatching(where string, sizes ...int) (wrong []string) {
+func (k *keeper) judgeDispatches(where string, sizes ...int) (wrong []string) {
 	k.Helper()
 	for _, n := range sizes {
 		k.observer.plans = nil
 		k.must(dispatchDue(k.Store, k.worker, n))
 		k.dispatched += n
 		k.must(k.observer.wrong)
-		wrong = append(wrong, k.tooMuch(where, "DispatchDue", n, k.observer.sum())...)
+		wrong = append(wrong, k.tooMuch(where, "DispatchDue", n, k.observer.totalCost())...)
 	}
 	return wrong
 }
@@ -219,15 +219,15 @@ func (k *keeper) tooMuch(where, name string, n int, c observed) []string {
 		return nil
 	}
 	return []string{fmt.Sprintf("%s: %s of %d rows costs %v rows/pages, more than %d and %d for each row of a batch, and %d and %d besides:%s",
-		where, name, n, c.cost, rowsOfARow, pagesOfARow, rowsOfACall, besides, grown(observed{}, c))}
+		where, name, n, c.cost, rowsOfARow, pagesOfARow, rowsOfACall, besides, grownNodes(observed{}, c))}
 }
 
-// judge runs batches of several sizes through their lives and returns the statements that cost too much.
-func (k *keeper) judge(where string, sizes ...int) (wrong []string) {
+// judgeLives runs batches of several sizes through their lives and returns the statements that cost too much.
+func (k *keeper) judgeLives(where string, sizes ...int) (wrong []string) {
 	k.Helper()
 	for _, n := range sizes {
 		for _, fails := range []bool{false, true} {
-			for name, c := range k.life(n, fails) {
+			for name, c := range k.runLife(n, fails) {
 				wrong = append(wrong, k.tooMuch(where, name, n, c)...)
 			}
 		}
@@ -235,8 +235,8 @@ func (k *keeper) judge(where string, sizes ...int) (wrong []string) {
 	return wrong
 }
 
-// kept fails if a statement of an execution's life was planned for its arguments.
-func (k *keeper) kept() {
+// expectKeptPlans fails if a statement of an execution's life was planned for its arguments.
+func (k *keeper) expectKeptPlans() {
 	k.Helper()
 	rows, err := k.session.Query(k.ctx, "select statement, generic_plans, custom_plans from pg_prepared_statements where parameter_types <> '{}'", pgx.QueryExecModeSimpleProtocol)
 	k.must(err)
@@ -251,7 +251,7 @@ func (k *keeper) kept() {
 			}
 			found++
 			if custom > 0 || generic == 0 {
-				k.Errorf("planned %d times for its arguments, %d times the plan that was kept: %s", custom, generic, gist(sql))
+				k.Errorf("planned %d times for its arguments, %d times the plan that was kept: %s", custom, generic, statementStart(sql))
 			}
 			break
 		}
@@ -271,7 +271,7 @@ func TestKeptPlans(t *testing.T) {
 			t.Parallel()
 			k := newKeeper(t, nil)
 			if begins != "on an empty table" {
-				k.fill(finished(3) + "; analyze execution_record; analyze execution_work; analyze worker; analyze worker_incarnation; analyze action")
+				k.runScript(finishedScript(3) + "; analyze execution_record; analyze execution_work; analyze worker; analyze worker_incarnation; analyze action")
 			}
 			report := func(wrong []string) {
 				t.Helper()
@@ -279,22 +279,22 @@ func TestKeptPlans(t *testing.T) {
 					t.Error(w)
 				}
 			}
-			report(k.judge("first", 1))
-			k.fill(finished(10_000))
-			report(k.judge("with 10,000 finished executions and no statistics of them", 1, 10, 100, 200))
-			k.fill("analyze execution_record; analyze execution_work")
-			report(k.judge("with 10,000 finished executions and statistics", 10, 100, 200))
+			report(k.judgeLives("first", 1))
+			k.runScript(finishedScript(10_000))
+			report(k.judgeLives("with 10,000 finished executions and no statistics of them", 1, 10, 100, 200))
+			k.runScript("analyze execution_record; analyze execution_work")
+			report(k.judgeLives("with 10,000 finished executions and statistics", 10, 100, 200))
 			if begins == "on an empty table" && testenv.All() {
-				k.fill(finished(290_000))
-				report(k.judge("with 300,000 and statistics of 10,000", 100))
-				k.fill("analyze execution_record; analyze execution_work")
-				report(k.judge("with 300,000 and statistics", 10, 100, 200))
+				k.runScript(finishedScript(290_000))
+				report(k.judgeLives("with 300,000 and statistics of 10,000", 100))
+				k.runScript("analyze execution_record; analyze execution_work")
+				report(k.judgeLives("with 300,000 and statistics", 10, 100, 200))
 			}
-			k.fill(inBulk(due(20_000)))
-			report(k.dispatching("with 20,000 due executions and no statistics of them", 1, 100))
-			k.fill("analyze execution_record; analyze execution_work")
-			report(k.dispatching("with 20,000 due executions and statistics", 100))
-			k.kept()
+			k.runScript(inBulk(dueScript(20_000)))
+			report(k.judgeDispatches("with 20,000 due executions and no statistics of them", 1, 100))
+			k.runScript("analyze execution_record; analyze execution_work")
+			report(k.judgeDispatches("with 20,000 due executions and statistics", 100))
+			k.expectKeptPlans()
 		})
 	}
 }
@@ -316,9 +316,9 @@ func TestKeptPlansDetectsExpensivePlans(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			k := newKeeper(t, rewrite)
-			k.judge("first", 1)
-			k.fill(finished(10_000))
-			if wrong := k.judge("later", 100); len(wrong) == 0 {
+			k.judgeLives("first", 1)
+			k.runScript(finishedScript(10_000))
+			if wrong := k.judgeLives("later", 100); len(wrong) == 0 {
 				t.Error("no statement costs too much")
 			} else {
 				t.Log(wrong[0])

@@ -23,14 +23,14 @@ const (
 func TestPassOverFullActionsReadsFewPages(t *testing.T) {
 	t.Parallel() // it compares pages, not times
 	c := newCosts(t)
-	limited := slices.IndexFunc(dimensions(), func(d dimension) bool { return d.name == "limited actions" })
-	dimensions()[limited].fill(c, 0, fullActions)
+	limited := slices.IndexFunc(allDimensions(), func(d dimension) bool { return d.name == "limited actions" })
+	allDimensions()[limited].fill(c, 0, fullActions)
 	var waiting int
 	c.must(c.hand.QueryRow(c.ctx, "select count(*) from execution_work where waits and lane_action > 0").Scan(&waiting))
 	if waiting != fullActions {
 		t.Fatalf("%d executions wait for a slot, want %d", waiting, fullActions)
 	}
-	c.analyze()
+	c.analyzeTables()
 	for _, x := range []struct {
 		name        string
 		pages, rows float64
@@ -53,7 +53,7 @@ func TestPassOverFullActionsReadsFewPages(t *testing.T) {
 		n, err := x.call()
 		c.must(err)
 		c.must(c.observer.wrong)
-		got := c.observer.sum().cost
+		got := c.observer.totalCost().cost
 		t.Logf("a %s over %d full actions reads %v pages and %v rows", x.name, fullActions, got.buffers, got.rows)
 		if n > 0 {
 			t.Errorf("a %s gives %d rows, without a free slot", x.name, n)

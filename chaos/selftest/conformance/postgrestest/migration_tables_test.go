@@ -137,13 +137,13 @@ func TestMigrationCarriesEveryStatusBothWays(t *testing.T) {
 
 // A database, or a dump of one, with executions in one table is judged like one with two tables.
 func TestBothAuditLayoutsAreJudgedAlike(t *testing.T) {
-	b := setup(t)
-	w := b.worker("w")
-	b.finish(w, store.Finish{Key: b.running(w), To: execution.Completed})
-	b.finish(w, store.Finish{Key: b.running(w), To: execution.Failed, Reason: execution.Validation})
-	b.scheduled(w)
-	broken := b.requested()
-	b.exec(`insert into transition_group (base, "from", "to", epoch, old_epoch, named_epoch, writer, at)
+	b := newFixture(t)
+	w := b.activeWorker("w")
+	b.finishRun(w, store.Finish{Key: b.runningExecution(w), To: execution.Completed})
+	b.finishRun(w, store.Finish{Key: b.runningExecution(w), To: execution.Failed, Reason: execution.Validation})
+	b.scheduledExecution(w)
+	broken := b.requestedExecution()
+	b.execSQL(`insert into transition_group (base, "from", "to", epoch, old_epoch, named_epoch, writer, at)
 		values ($1, 'requested', 'running', 0, 0, 0, 'api', now())`, int64(broken))
 	judged := func() string {
 		t.Helper()

@@ -80,7 +80,7 @@ func (m *meetings) String() string {
 		m.pairs, m.apart, m.idle, m.alike, m.made, m.gated, m.passed, m.waited, len(m.deadlocks), m.differences, m.met)
 }
 
-func (m *meetings) count(f func()) {
+func (m *meetings) updateCounts(f func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	f()
@@ -106,11 +106,11 @@ func TestPairs(t *testing.T) {
 			t.Run(situation.Name, func(t *testing.T) {
 				t.Parallel()
 				s := newStage(t, situation, nil)
-				attempts := s.attempts(m.methods)
-				s.meet(m, attempts)
+				attempts := s.findAttempts(m.methods)
+				s.meetInPairs(m, attempts)
 				s.inOrder(attempts)
 				s.passBy(attempts)
-				s.moments(m, attempts)
+				s.testMoments(m, attempts)
 			})
 		}
 	})
@@ -151,7 +151,7 @@ type attempt struct {
 
 func (a *attempt) String() string { return strings.TrimSpace(a.Method + " " + a.Name) }
 
-func (s *stage) attempts(methods []string) (all []*attempt) {
+func (s *stage) findAttempts(methods []string) (all []*attempt) {
 	s.Helper()
 	writes, models := s.Writes(), s.modelStage.Writes()
 	if missing := storetest.Ungenerated(writes); len(missing) > 0 {
@@ -159,16 +159,16 @@ func (s *stage) attempts(methods []string) (all []*attempt) {
 	}
 	for i, w := range writes {
 		if methods == nil || slices.Contains(methods, w.Method) {
-			locks, statements := s.footprint(w)
+			locks, statements := s.callFootprint(w)
 			all = append(all, &attempt{w, models[i], locks, statements, s.modelStage.Effective(s.model, models[i])})
 		}
 	}
 	return all
 }
 
-// meet makes the calls meet, two at a time, in either order.
-func (s *stage) meet(m *meetings, attempts []*attempt) {
-	m.count(func() { m.situations++ })
+// meetInPairs makes the calls meet, two at a time, in either order.
+func (s *stage) meetInPairs(m *meetings, attempts []*attempt) {
+	m.updateCounts(func() { m.situations++ })
 	if m.alone {
 		return
 	}
@@ -176,7 +176,7 @@ func (s *stage) meet(m *meetings, attempts []*attempt) {
 		for _, b := range attempts {
 			common := slices.DeleteFunc(slices.Clone(a.locks), func(l lock) bool { return !slices.Contains(b.locks, l) })
 			idle := !a.effective && !b.effective
-			m.count(func() {
+			m.updateCounts(func() {
 				m.pairs++
 				switch {
 				case len(common) == 0:
@@ -186,7 +186,7 @@ func (s *stage) meet(m *meetings, attempts []*attempt) {
 				}
 			})
 			if len(common) > 0 && !idle && !(m.once && m.differences > 0) {
-				s.together(m, a, b, common)
+				s.meetAtStops(m, a, b, common)
 			}
 		}
 	}
@@ -212,23 +212,23 @@ func (s *stage) inOrder(attempts []*attempt) {
 				continue
 			}
 			done[a.Method+table] = true
-			s.restore()
-			s.one.gate.arm(0)
+			s.restoreState()
+			s.one.gate.armAt(0)
 			last := len(rows) - 1
-			tx := s.hold(rows[last])
-			u := s.begin(s.one, a.Write)
-			if !s.stops(u, false) {
+			tx := s.holdLock(rows[last])
+			u := s.beginCall(s.one, a.Write)
+			if !s.awaitStop(u, false) {
 				s.Errorf("%v did not wait for %v", a, rows[last])
 			}
 			for _, l := range rows[:last] {
 				var free bool
-				s.scan("select exists (select from "+string(l)+" for update skip locked)", nil, &free)
+				s.scanRow("select exists (select from "+string(l)+" for update skip locked)", nil, &free)
 				if free {
 					s.Errorf("%v waits for %v and has not locked %v: rows are locked in the order of their ids", a, rows[last], l)
 				}
 			}
 			s.must(tx.Rollback(s.ctx))
-			s.ends(u)
+			s.awaitEnd(u)
 		}
 	}
 }
@@ -243,15 +243,15 @@ func (s *stage) passBy(attempts []*attempt) {
 			if a.Method == "DispatchDue" && !strings.HasPrefix(string(l), "execution_") {
 				continue // it waits for its turn at a worker, and locks the worker, as Dispatch does
 			}
-			s.restore()
-			s.one.gate.arm(0)
-			tx := s.hold(l)
-			u := s.begin(s.one, a.Write)
-			if s.stops(u, false) {
+			s.restoreState()
+			s.one.gate.armAt(0)
+			tx := s.holdLock(l)
+			u := s.beginCall(s.one, a.Write)
+			if s.awaitStop(u, false) {
 				s.Errorf("%v waits for %v: it has to pass by what others have locked", a, l)
 			}
 			s.must(tx.Rollback(s.ctx))
-			s.ends(u)
+			s.awaitEnd(u)
 		}
 	}
 }
@@ -269,8 +269,8 @@ func (s stop) String() string {
 	return fmt.Sprint("its statement ", s.statement)
 }
 
-// together makes two calls meet at each stop that should be tried.
-func (s *stage) together(m *meetings, a, b *attempt, common []lock) {
+// meetAtStops makes two calls meet at each stop that should be tried.
+func (s *stage) meetAtStops(m *meetings, a, b *attempt, common []lock) {
 	if m.all {
 		common = a.locks
 	}
@@ -296,7 +296,7 @@ func (s *stage) together(m *meetings, a, b *attempt, common []lock) {
 	// The model takes longer than most meetings.
 	orders := s.modelStage.Orders(s.model, a.model, b.model)
 	if !m.all && !orders.Matter() {
-		m.count(func() { m.alike++ })
+		m.updateCounts(func() { m.alike++ })
 		return
 	}
 	for _, at := range stops {
@@ -305,41 +305,41 @@ func (s *stage) together(m *meetings, a, b *attempt, common []lock) {
 			if behind(at) {
 				s.met["behind "+b.Method] = true
 			}
-			s.interleave(m, a, b, orders, at)
+			s.interleaveCalls(m, a, b, orders, at)
 		}
 	}
 }
 
-// interleave holds the first call back at a lock, or before one of its statements, lets the second advance as
-// far as it can, and then lets both continue.
-func (s *stage) interleave(m *meetings, a, b *attempt, orders storetest.Orders, at stop) {
+// interleaveCalls holds the first call back at a lock, or before one of its statements, lets the second
+// advance as far as it can, and then lets both continue.
+func (s *stage) interleaveCalls(m *meetings, a, b *attempt, orders storetest.Orders, at stop) {
 	where := fmt.Sprintf("%v, held back at %v, and %v", a, at, b)
-	s.restore()
-	s.one.gate.arm(at.statement)
-	s.two.gate.arm(0)
+	s.restoreState()
+	s.one.gate.armAt(at.statement)
+	s.two.gate.armAt(0)
 	release := func() { close(s.one.gate.opened) }
 	if at.lock != "" {
-		tx := s.hold(at.lock)
+		tx := s.holdLock(at.lock)
 		release = func() { s.must(tx.Rollback(s.ctx)) }
 	}
-	first := s.begin(s.one, a.Write)
-	stopped := s.stops(first, at.statement > 0)
+	first := s.beginCall(s.one, a.Write)
+	stopped := s.awaitStop(first, at.statement > 0)
 	if !stopped && !a.Passes {
 		s.Errorf("%s: the first call did not wait", where)
 	}
-	second := s.begin(s.two, b.Write)
-	waited := s.stops(second, false)
+	second := s.beginCall(s.two, b.Write)
+	waited := s.awaitStop(second, false)
 	release()
-	s.ends(first)
-	s.ends(second)
-	_, deadlocks := s.one.gate.seen()
-	_, others := s.two.gate.seen()
+	s.awaitEnd(first)
+	s.awaitEnd(second)
+	_, deadlocks := s.one.gate.seenStatements()
+	_, others := s.two.gate.seenStatements()
 	shown := s.Shown(s.watch, first.answer, second.answer)
 	different := orders.Explain(shown)
 	if different != "" && slices.Contains(s.modelStage.Apart(s.model, a.model, b.model), shown) {
 		different = ""
 	}
-	m.count(func() {
+	m.updateCounts(func() {
 		m.made++
 		m.met[a.Method]++
 		if !stopped {
@@ -413,7 +413,7 @@ func TestPairsDetectMissingLocks(t *testing.T) {
 			for _, situation := range storetest.Situations() {
 				if situation.Name == c.situation {
 					s := newStage(t, situation, rewrite)
-					s.meet(m, s.attempts(m.methods))
+					s.meetInPairs(m, s.findAttempts(m.methods))
 				}
 			}
 			mu.Lock()

@@ -76,8 +76,8 @@ var (
 	lengthShown = regexp.MustCompile(`^(-?\d+ days? )?-?\d\d:\d\d:\d\d`)
 )
 
-// answered executes a query as psql would, and shows the answer.
-func answered(t *testing.T, conn *pgx.Conn, sql string) (lines []string) {
+// queryLines executes a query as psql would, and shows the answer.
+func queryLines(t *testing.T, conn *pgx.Conn, sql string) (lines []string) {
 	t.Helper()
 	results, err := conn.PgConn().Exec(t.Context(), sql).ReadAll()
 	if err != nil {
@@ -100,7 +100,7 @@ func answered(t *testing.T, conn *pgx.Conn, sql string) (lines []string) {
 	return lines
 }
 
-func queries(t *testing.T) map[string]string {
+func documentedQueries(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob(queryFiles + "/*.sql")
 	if err != nil || len(files) == 0 {
@@ -142,8 +142,8 @@ func queryDatabase(t *testing.T) *pgx.Conn {
 func TestDocumentedQueriesAnswerTheirQuestions(t *testing.T) {
 	conn := queryDatabase(t)
 	want := queryAnswers()
-	for name, sql := range queries(t) {
-		if got := answered(t, conn, sql); !slices.Equal(got, want[name]) {
+	for name, sql := range documentedQueries(t) {
+		if got := queryLines(t, conn, sql); !slices.Equal(got, want[name]) {
 			t.Errorf("%s answers\n%s\nwant\n%s", name, strings.Join(got, "\n"), strings.Join(want[name], "\n"))
 		}
 		delete(want, name)
@@ -152,8 +152,8 @@ func TestDocumentedQueriesAnswerTheirQuestions(t *testing.T) {
 		t.Errorf("there is no %s/%s", queryFiles, name)
 	}
 	// Any row of a chain names it.
-	chain := strings.Replace(queries(t)["retry_chain.sql"], "select 1::bigint as id", "select 3::bigint as id", 1)
-	if got := answered(t, conn, chain); !slices.Equal(got, queryAnswers()["retry_chain.sql"]) {
+	chain := strings.Replace(documentedQueries(t)["retry_chain.sql"], "select 1::bigint as id", "select 3::bigint as id", 1)
+	if got := queryLines(t, conn, chain); !slices.Equal(got, queryAnswers()["retry_chain.sql"]) {
 		t.Errorf("the chain of its last row: %q", got)
 	}
 }
@@ -185,7 +185,7 @@ func TestDocumentedQueriesSkipOldHistory(t *testing.T) {
 		must("vacuum analyze execution_record")
 		must("vacuum analyze dead_letter")
 	}
-	all := queries(t)
+	all := documentedQueries(t)
 	costs := func() map[string]cost {
 		t.Helper()
 		found := make(map[string]cost)
@@ -203,7 +203,7 @@ func TestDocumentedQueriesSkipOldHistory(t *testing.T) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			o := observer{plans: plans}
-			found[name] = o.sum().cost
+			found[name] = o.totalCost().cost
 		}
 		return found
 	}

@@ -18,7 +18,7 @@ type refused struct {
 	t *testing.T
 }
 
-func (r *refused) judge(err error) {
+func (r *refused) checkError(err error) {
 	var said *pgconn.PgError
 	if errors.As(err, &said) && strings.HasPrefix(said.Code, "42") {
 		r.t.Errorf("PostgreSQL refuses a statement: %v", said)
@@ -26,7 +26,7 @@ func (r *refused) judge(err error) {
 }
 
 func (r *refused) TraceQueryEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceQueryEndData) {
-	r.judge(d.Err)
+	r.checkError(d.Err)
 }
 
 func (r *refused) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceBatchStartData) context.Context {
@@ -34,9 +34,9 @@ func (r *refused) TraceBatchStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceB
 }
 
 func (r *refused) TraceBatchQuery(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchQueryData) {
-	r.judge(d.Err)
+	r.checkError(d.Err)
 }
 
 func (r *refused) TraceBatchEnd(_ context.Context, _ *pgx.Conn, d pgx.TraceBatchEndData) {
-	r.judge(d.Err)
+	r.checkError(d.Err)
 }

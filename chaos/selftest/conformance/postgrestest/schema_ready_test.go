@@ -50,7 +50,7 @@ func TestSchemaIsReadyAfterLastMigration(t *testing.T) {
 // A newer program records in the database which programs can work with its schema. A compatible program
 // starts, and leaves the schema as it is. Any other names the version that it would have to know.
 func TestProgramStartsOnCompatibleNewerSchema(t *testing.T) {
-	b := setup(t)
+	b := newFixture(t)
 	latest, err := migrations.Latest()
 	b.must(err)
 	for _, c := range []struct {
@@ -65,8 +65,8 @@ func TestProgramStartsOnCompatibleNewerSchema(t *testing.T) {
 		{"it does not say", "values ($1 + 1, null)", 0, true},
 		{"one of them does not say", "values ($1 + 1, null), ($1 + 2, 1)", 0, true},
 	} {
-		b.exec("delete from schema_version where version > $1", latest)
-		b.exec("insert into schema_version (version, needs) "+strings.ReplaceAll(c.insert, "$1", "$1::bigint"), latest)
+		b.execSQL("delete from schema_version where version > $1", latest)
+		b.execSQL("insert into schema_version (version, needs) "+strings.ReplaceAll(c.insert, "$1", "$1::bigint"), latest)
 		for what, err := range map[string]error{"migrating": migrations.Up(b.ctx, b.conn), "asking": b.Store.SchemaReady(b.ctx)} {
 			skew, ok := errors.AsType[*migrations.Skew](err)
 			if ok != c.refused || !ok && err != nil || ok && (skew.Needs != c.needs || skew.Known != latest) {
@@ -77,10 +77,10 @@ func TestProgramStartsOnCompatibleNewerSchema(t *testing.T) {
 			}
 		}
 	}
-	b.exec("alter table schema_version drop column needs")
+	b.execSQL("alter table schema_version drop column needs")
 	if err := b.Store.SchemaReady(b.ctx); err == nil {
 		t.Error("a newer schema that has no such column was taken")
 	}
-	b.exec("delete from schema_version where version > $1", latest)
+	b.execSQL("delete from schema_version where version > $1", latest)
 	b.must(b.Store.SchemaReady(b.ctx))
 }

@@ -30,7 +30,7 @@ func snapshotCalls(k *keeper, held []execution.Key) []snapshotCall {
 		k.must(err)
 		id = created[0].ID
 	}
-	cancel := func() { k.must(done(k.Cancel(k.ctx, []execution.ID{id}, "test"))) }
+	cancel := func() { k.must(errorOf(k.Cancel(k.ctx, []execution.ID{id}, "test"))) }
 	nothing := func() {}
 	beat := uint64(1)
 	return []snapshotCall{
@@ -38,7 +38,7 @@ func snapshotCalls(k *keeper, held []execution.Key) []snapshotCall {
 		{"DispatchDue, nothing due", nothing, func() {
 			o := store.Offer{Runtimes: []string{"noop"}, Spread: []store.Place{{Worker: k.worker, Limit: 1 << 20}}}
 			o.Packed = o.Spread
-			k.must(done(k.DispatchDue(k.ctx, store.DueDispatch{Executor: "e", Expiry: time.Hour, Timeout: time.Hour, Offers: []store.Offer{o}})))
+			k.must(errorOf(k.DispatchDue(k.ctx, store.DueDispatch{Executor: "e", Expiry: time.Hour, Timeout: time.Hour, Offers: []store.Offer{o}})))
 		}, nothing},
 		{"ClaimForScheduling", create, func() {
 			rows, err := k.ClaimForScheduling(k.ctx, store.SchedulingClaim{
@@ -48,7 +48,7 @@ func snapshotCalls(k *keeper, held []execution.Key) []snapshotCall {
 				k.Errorf("claimed %v, want execution %d", rows, id)
 			}
 		}, cancel},
-		{"Workers", nothing, func() { k.must(done(k.Workers(k.ctx, nil))) }, nothing},
+		{"Workers", nothing, func() { k.must(errorOf(k.Workers(k.ctx, nil))) }, nothing},
 		{"Heartbeat", nothing, func() {
 			beat++
 			reply, err := k.Heartbeat(k.ctx, store.Beat{WorkerKey: k.worker, Number: beat, Lease: 24 * time.Hour, ConsumerAlive: true, Held: held})
@@ -90,7 +90,7 @@ func TestSnapshotCosts(t *testing.T) {
 	pass := func() {
 		t.Helper()
 		for range n / 500 {
-			k.life(500, false)
+			k.runLife(500, false)
 		}
 		// Rows that have just left may still be skipped.
 		ahead.Add(int64(time.Hour))
@@ -107,7 +107,7 @@ func TestSnapshotCosts(t *testing.T) {
 				k.observer.plans = nil
 				c.call()
 				k.must(k.observer.wrong)
-				pages := k.observer.sum().buffers
+				pages := k.observer.totalCost().buffers
 				c.tidy()
 				if was, ok := least[c.name]; attempt > 0 && (!ok || pages < was) {
 					least[c.name] = pages
@@ -141,7 +141,7 @@ func TestSnapshotCosts(t *testing.T) {
 		t.Errorf("the worker holds %d executions, %d of them in its queue; want %d and %d", workers[0].Load, workers[0].Queued, long, long-long/2)
 	}
 	// The limit of a dispatch counts them, too.
-	k.must(done(k.Create(k.ctx, []store.NewExecution{{ActionRef: "noop"}})))
+	k.must(errorOf(k.Create(k.ctx, []store.NewExecution{{ActionRef: "noop"}})))
 	for _, limit := range []int{long, long + 1} {
 		o := store.Offer{Runtimes: []string{"noop"}, Spread: []store.Place{{Worker: k.worker, Limit: limit}}}
 		o.Packed = o.Spread

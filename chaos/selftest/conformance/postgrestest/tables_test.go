@@ -58,8 +58,8 @@ func TestModelKnowsWhichCallsNeedTables(t *testing.T) {
 	for method := range reads {
 		// A table that one of its cases writes, others may only read.
 		of := simstore.Tables{
-			Reads:  joined(slices.DeleteFunc(reads[method], func(table string) bool { return slices.Contains(writes[method], table) })),
-			Writes: joined(writes[method]),
+			Reads:  joinNames(slices.DeleteFunc(reads[method], func(table string) bool { return slices.Contains(writes[method], table) })),
+			Writes: joinNames(writes[method]),
 		}
 		if known := simstore.TablesOf(method); known != of {
 			t.Errorf("%s waits for other tables than the model says: want %q: {Reads: %q, Writes: %q}", method, method, of.Reads, of.Writes)
@@ -67,8 +67,8 @@ func TestModelKnowsWhichCallsNeedTables(t *testing.T) {
 	}
 }
 
-// joined lists names once each, in order.
-func joined(names []string) string {
+// joinNames lists names once each, in order.
+func joinNames(names []string) string {
 	slices.Sort(names)
 	return strings.Join(slices.Compact(names), " ")
 }

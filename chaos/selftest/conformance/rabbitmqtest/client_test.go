@@ -29,7 +29,7 @@ type clientWorld struct {
 
 func newClientWorld(t *testing.T, url func(w *world) string) *clientWorld {
 	w := &clientWorld{world: newWorld(t), received: make(map[string]int)}
-	w.queue = w.name("q")
+	w.queue = w.objectName("q")
 	c := config.Default(config.Hardened).MessageQueue.RabbitMQ
 	c.ReconnectMin, c.ReconnectMax = 10*time.Millisecond, 100*time.Millisecond
 	var h host.Host = daemon.New(daemon.Options{})
@@ -50,7 +50,7 @@ func newClientWorld(t *testing.T, url func(w *world) string) *clientWorld {
 	t.Cleanup(func() {
 		cancel()
 		for _, task := range []host.Task{run, consume} {
-			if err := task.Wait(w.within(patience)); err != nil {
+			if err := task.Wait(w.contextWithin(patience)); err != nil {
 				t.Errorf("a task does not end: %v", err)
 			}
 		}
@@ -58,7 +58,7 @@ func newClientWorld(t *testing.T, url func(w *world) string) *clientWorld {
 	return w
 }
 
-func (c *clientWorld) has(id string) bool {
+func (c *clientWorld) hasReceived(id string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.received[id] > 0
@@ -68,12 +68,12 @@ func (c *clientWorld) has(id string) bool {
 // arrival.
 func (c *clientWorld) roundTrip(what string) {
 	c.t.Helper()
-	m := c.message(c.queue)
-	c.eventually(what+": confirmed", func() bool {
-		return c.client.Publish(c.within(time.Second), []broker.Message{m})[0] == broker.Confirmed
+	m := c.newMessage(c.queue)
+	c.waitUntil(what+": confirmed", func() bool {
+		return c.client.Publish(c.contextWithin(time.Second), []broker.Message{m})[0] == broker.Confirmed
 	})
-	c.eventually(what+": received", func() bool { return c.has(m.Envelope.MessageID) })
-	c.eventually(what+": ready", c.client.Ready)
+	c.waitUntil(what+": received", func() bool { return c.hasReceived(m.Envelope.MessageID) })
+	c.waitUntil(what+": ready", c.client.Ready)
 }
 
 // TestClientReconnects: however the session ends, publishing and consuming continue over the next one.
@@ -81,26 +81,26 @@ func TestClientReconnects(t *testing.T) {
 	t.Parallel()
 	var p *proxy
 	w := newClientWorld(t, func(w *world) string {
-		p = w.proxy()
+		p = w.startProxy()
 		return p.url
 	})
 	w.roundTrip("at first")
 	for i := range 3 {
-		p.cut()
+		p.cutConnections()
 		w.roundTrip(fmt.Sprintf("cut %d", i))
 	}
 	p.setRefuse(true)
-	p.cut()
-	w.eventually("not ready without a broker", func() bool { return !w.client.Ready() })
+	p.cutConnections()
+	w.waitUntil("not ready without a broker", func() bool { return !w.client.Ready() })
 	p.setRefuse(false)
 	w.roundTrip("after an outage")
 	if _, err := w.raw.QueueDelete(w.queue, false, false, false); err != nil {
 		t.Fatal(err)
 	}
 	w.roundTrip("after the queue was deleted")
-	p.backing.set(true)
+	p.backing.setClosed(true)
 	time.Sleep(4 * time.Second) // the silence itself, longer than two heartbeats
-	p.backing.set(false)
+	p.backing.setClosed(false)
 	w.roundTrip("after a silence")
 }
 
@@ -125,7 +125,7 @@ func TestClientSurvivesBrokerRestart(t *testing.T) {
 		if err := how.end(); err != nil {
 			t.Fatal(err)
 		}
-		if got := w.client.Publish(w.within(time.Second), w.messages(w.queue, 1)); got[0] == broker.Confirmed {
+		if got := w.client.Publish(w.contextWithin(time.Second), w.newMessages(w.queue, 1)); got[0] == broker.Confirmed {
 			t.Errorf("after %s: a broker that is down confirmed", how.name)
 		}
 		if err := set.RabbitMQ.Start(context.Background()); err != nil {

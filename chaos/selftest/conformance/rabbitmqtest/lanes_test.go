@@ -15,10 +15,10 @@ import (
 
 // These tests have more routes than a session has channels.
 
-// channels is the number of channels of this virtual host, over all connections.
-func (w *world) channels() int {
+// channelCount is the number of channels of this virtual host, over all connections.
+func (w *world) channelCount() int {
 	w.t.Helper()
-	out, err := w.mq.Server.Ctl(w.within(patience), "--silent", "list_connections", "vhost", "channels")
+	out, err := w.mq.Server.Ctl(w.contextWithin(patience), "--silent", "list_connections", "vhost", "channels")
 	if err != nil {
 		w.t.Fatal(err, out)
 	}
@@ -39,14 +39,14 @@ func (w *world) channels() int {
 func (w *world) strayMessages(n int) []broker.Message {
 	var ms []broker.Message
 	for i := range n {
-		ms = append(ms, w.message(w.name(fmt.Sprint("nowhere", i))))
+		ms = append(ms, w.newMessage(w.objectName(fmt.Sprint("nowhere", i))))
 	}
 	return ms
 }
 
-func (w *world) returned(s broker.Session, ms []broker.Message) {
+func (w *world) expectReturned(s broker.Session, ms []broker.Message) {
 	w.t.Helper()
-	for i, o := range s.Publish(w.within(patience), ms) {
+	for i, o := range s.Publish(w.contextWithin(patience), ms) {
 		if o != broker.Returned {
 			w.t.Fatalf("message %d of %d is %v", i, len(ms), o)
 		}
@@ -58,11 +58,11 @@ func (w *world) returned(s broker.Session, ms []broker.Message) {
 func TestIdleRoutesReleaseChannels(t *testing.T) {
 	t.Parallel() // it waits
 	w := newWorld(t)
-	s := w.connect(rabbitmq.Options{IdleChannel: time.Second})
+	s := w.openSession(rabbitmq.Options{IdleChannel: time.Second})
 	for range 2 {
-		w.returned(s, w.strayMessages(1100))
-		w.eventually("the channels are closed", func() bool {
-			n := w.channels()
+		w.expectReturned(s, w.strayMessages(1100))
+		w.waitUntil("the channels are closed", func() bool {
+			n := w.channelCount()
 			t.Logf("%d channels", n)
 			return n <= 3
 		})
@@ -82,21 +82,21 @@ func TestStuckQueueDelaysOthersWithinBound(t *testing.T) {
 	}{"own bound": {"", 1100}, "negotiated bound": {"?channel_max=6", 40}} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			s := w.connect(rabbitmq.Options{URL: w.mq.URL + c.query, OldestConfirm: time.Hour})
-			stuck := w.queue(s, broker.Queue{Name: w.name("stuck"), Type: quorum})
-			well := w.queue(s, broker.Queue{Name: w.name("well"), Type: quorum})
-			w.returned(s, w.strayMessages(c.routes))
-			defer w.suspend(stuck)()
-			given, cancel := context.WithCancel(w.within(patience))
+			s := w.openSession(rabbitmq.Options{URL: w.mq.URL + c.query, OldestConfirm: time.Hour})
+			stuck := w.declareQueue(s, broker.Queue{Name: w.objectName("stuck"), Type: quorum})
+			well := w.declareQueue(s, broker.Queue{Name: w.objectName("well"), Type: quorum})
+			w.expectReturned(s, w.strayMessages(c.routes))
+			defer w.suspendQueue(stuck)()
+			given, cancel := context.WithCancel(w.contextWithin(patience))
 			outcomes := make(chan []broker.Outcome)
-			go func() { outcomes <- s.Publish(given, w.messages(stuck, 1)) }()
+			go func() { outcomes <- s.Publish(given, w.newMessages(stuck, 1)) }()
 			time.Sleep(50 * time.Millisecond) // the message to the stuck queue goes first
 			for range 3 {
 				// On a busy machine any queue may look stuck for a moment.
-				w.eventually("another queue confirms", func() bool {
-					return s.Publish(w.within(patience), w.messages(well, 1))[0] == broker.Confirmed
+				w.waitUntil("another queue confirms", func() bool {
+					return s.Publish(w.contextWithin(patience), w.newMessages(well, 1))[0] == broker.Confirmed
 				})
-				w.returned(s, w.strayMessages(c.routes)[:3])
+				w.expectReturned(s, w.strayMessages(c.routes)[:3])
 			}
 			cancel()
 			if got := <-outcomes; got[0] != broker.Unknown {
@@ -116,24 +116,24 @@ func TestOrderWhileChannelsChangeRoutes(t *testing.T) {
 	t.Parallel() // it waits
 	for _, query := range []string{"", "?channel_max=5"} {
 		w := newWorld(t)
-		s := w.connect(rabbitmq.Options{URL: w.mq.URL + query, IdleChannel: 2 * time.Millisecond, Window: 4})
+		s := w.openSession(rabbitmq.Options{URL: w.mq.URL + query, IdleChannel: 2 * time.Millisecond, Window: 4})
 		const queues, calls, batch = 12, 40, 5
 		var names []string
 		again := make([]int, queues) // messages that were published repeatedly
 		for q := range queues {
-			names = append(names, w.queue(s, broker.Queue{Name: w.name(fmt.Sprint("q", q)), Type: classic}))
+			names = append(names, w.declareQueue(s, broker.Queue{Name: w.objectName(fmt.Sprint("q", q)), Type: classic}))
 		}
 		var wg sync.WaitGroup
 		for q, queue := range names {
 			wg.Go(func() {
 				for call := range calls {
-					ms := w.messages(queue, batch)
+					ms := w.newMessages(queue, batch)
 					for i := range ms {
 						ms[i].Envelope.MessageID = strconv.Itoa(call*batch + i)
 					}
 					for len(ms) > 0 && !s.Closed() {
 						confirmed := 0
-						for _, o := range s.Publish(w.within(patience), ms) {
+						for _, o := range s.Publish(w.contextWithin(patience), ms) {
 							if o != broker.Confirmed {
 								break
 							}

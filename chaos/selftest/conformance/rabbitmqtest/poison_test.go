@@ -95,7 +95,7 @@ func TestHostileHeaderStopsDeadLettering(t *testing.T) {
 	reject(s, broker.WorkerQueue(1))
 	publish(broker.WorkerQueue(2), nil)
 	reject(s, broker.WorkerQueue(2))
-	if simbroker.Like(version(t, servers.RabbitMQ.URL)) != "3.10" {
+	if simbroker.Like(nodeVersion(t, servers.RabbitMQ.URL)) != "3.10" {
 		for range 20 {
 			if err := canary(); err != nil {
 				t.Errorf("the canary after a hostile header has died: %v", err)

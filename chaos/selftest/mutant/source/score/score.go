@@ -53,8 +53,8 @@ type Result struct {
 	Reached bool `json:"reached"`
 	// Runs is the number of runs.
 	Runs int `json:"runs"`
-	// Unit is the result of the unit tests, its package's and the oracle's: UnitKilled, UnitSurvived, or empty if
-	// they were not run. The raw score does not count it.
+	// Unit is the result of the unit tests, its package's and the oracle's: UnitKilled, UnitSurvived, or
+	// empty if they were not run. The raw score does not count it.
 	Unit string `json:"unit,omitempty"`
 	// CPU is the processor time, in seconds. It differs between machines, so it is not stored.
 	CPU float64 `json:"-"`
