@@ -67,7 +67,7 @@ func inCall() string {
 	frames := runtime.CallersFrames(callers[:runtime.Callers(3, callers[:])])
 	for {
 		f, more := frames.Next()
-		// A name is like handoff/chaos/selftest/mutant.(*settled).Claim.func1.
+		// A name is like handoff/chaos/selftest/mutant.(*claimRefusalStore).Claim.func1.
 		name := strings.ReplaceAll(f.Function[strings.LastIndexByte(f.Function, '/')+1:], "[...]", "")
 		if parts := strings.Split(name, "."); len(parts) > 2 && strings.HasPrefix(name, "mutant") {
 			for _, to := range calledParts() {

@@ -121,7 +121,7 @@ func TestMigrateDownListsLosses(t *testing.T) {
 		return append(tables, columns...)
 	}
 	// Their content is in execution and execution_transition afterwards:
-	// TestExecutionsInEveryStatusAreCarriedToTwoTablesAndBack, TestTheAuditIsCarriedOver.
+	// TestMigrationCarriesEveryStatusBothWays, TestMigrationKeepsAudit.
 	carried := []string{"execution_record", "execution_work", "execution_unhandled", "transition_group"}
 	before := there()
 	for _, v := range slices.Backward(versions) {

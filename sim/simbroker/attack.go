@@ -51,7 +51,7 @@ var errInternal = errors.New("internal error")
 // isPoisoned reports whether a message with a hostile x-death header has died and is still in its queue.
 // RabbitMQ 3.10 then stops its dead letter worker, at each attempt. So the whole node dead-letters nothing,
 // and no queue can be declared
-// (chaos/selftest/conformance/rabbitmqtest.TestAHostileHeaderEndsDeadLettering). A restart begins with
+// (chaos/selftest/conformance/rabbitmqtest.TestHostileHeaderStopsDeadLettering). A restart begins with
 // another attempt, so it helps only after the deletion of the queue with the message. From 4.0 on, the
 // broker stores the deaths of a message apart from its headers, and replaces a foreign x-death unread.
 func (b *Broker) isPoisoned() bool { return b.stuck }
