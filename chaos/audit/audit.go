@@ -109,8 +109,8 @@ const noFigures = "the figures that processes report are not in a history: chaos
 func JudgeHistory(ctx context.Context, next func(*history.Event) error, h History) (*Result, error) {
 	j := newJudge(h, func(i *invariant.Invariant) string {
 		switch {
-		case h.Kinds != nil && missing(i, h.Kinds) != "":
-			return missing(i, h.Kinds)
+		case h.Kinds != nil && missingKindsReason(i, h.Kinds) != "":
+			return missingKindsReason(i, h.Kinds)
 		case h.Unconfigured && !i.Unconfigured:
 			return "its bounds follow from the configuration of the scenario, which is not known"
 		case i.Number == invariant.AlertsNumber && !h.Alerts.Any():
@@ -129,13 +129,13 @@ func JudgeHistory(ctx context.Context, next func(*history.Event) error, h Histor
 		var unknown *history.UnknownWord
 		switch err := next(&e); {
 		case errors.Is(err, io.EOF):
-			return j.end(e.At), nil
+			return j.finishJudgement(e.At), nil
 		case errors.As(err, &unknown):
 			j.setAside(&e, unknown)
 		case err != nil:
 			return nil, err
 		default:
-			j.observe(&e)
+			j.observeEvent(&e)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func newJudge(h History, lacks func(*invariant.Invariant) string) *judge {
 	return &judge{r: r, h: h, suite: suite}
 }
 
-func (j *judge) observe(e *history.Event) {
+func (j *judge) observeEvent(e *history.Event) {
 	j.r.Events++
 	j.last = e.Kind
 	j.seen[e.Kind] = true
@@ -198,8 +198,8 @@ func (j *judge) setAside(e *history.Event, why *history.UnknownWord) {
 	j.suite.SetAside(e)
 }
 
-// end judges what can be judged only when no more events follow; now is the present.
-func (j *judge) end(now time.Duration) *Result {
+// finishJudgement judges what can be judged only when no more events follow; now is the present.
+func (j *judge) finishJudgement(now time.Duration) *Result {
 	settled := j.last == history.Quiescent
 	if !settled {
 		// Young executions may still be open.
@@ -212,15 +212,15 @@ func (j *judge) end(now time.Duration) *Result {
 	for n := range j.r.Rules {
 		rule := &j.r.Rules[n]
 		rule.Occasions = occasions[rule.Invariant.Number-1]
-		j.conclude(rule)
+		j.setOutcome(rule)
 	}
 	return j.r
 }
 
-// conclude sets the outcome of a rule. A rule with a finding is broken. Any other was not judged if
+// setOutcome sets the outcome of a rule. A rule with a finding is broken. Any other was not judged if
 // it could not be (Rule.Why, Suite.Blind), if it had no occasion, or if none of the kinds of events
 // that it needs occurred.
-func (j *judge) conclude(rule *Rule) {
+func (j *judge) setOutcome(rule *Rule) {
 	i := rule.Invariant
 	for _, kind := range i.Needs {
 		if !j.seen[kind] {
@@ -233,20 +233,20 @@ func (j *judge) conclude(rule *Rule) {
 		return
 	case rule.Why != "":
 	case j.suite.Blind(i):
-		rule.Why = j.r.unseen()
+		rule.Why = j.r.blindReason()
 	case rule.Occasions > 0 && len(rule.Never) < len(i.Needs):
 		rule.Outcome = Holds
 		return
 	case len(rule.Never) > 0:
-		rule.Why = "nothing happened that it judges; of the kinds of events that it needs, " + listed(rule.Never) + " never occurred"
+		rule.Why = "nothing happened that it judges; of the kinds of events that it needs, " + joinKinds(rule.Never) + " never occurred"
 	default:
 		rule.Why = "nothing happened that it judges"
 	}
 	rule.Outcome, rule.Part, rule.Occasions = NotJudged, "", 0
 }
 
-// unseen says why a rule is blind (Suite.Blind): what became of events that it needs.
-func (r *Result) unseen() string {
+// blindReason says why a rule is blind (Suite.Blind): what became of events that it needs.
+func (r *Result) blindReason() string {
 	switch {
 	case r.Since.IsZero():
 		return "it needs events that could not be read"
@@ -256,9 +256,9 @@ func (r *Result) unseen() string {
 	return "it needs events that could not be read, or that retention has deleted"
 }
 
-// missing says which kinds of events that an invariant needs a history does not record; empty if it
+// missingKindsReason says which kinds of events that an invariant needs a history does not record; empty if it
 // records all.
-func missing(i *invariant.Invariant, kinds []history.Kind) string {
+func missingKindsReason(i *invariant.Invariant, kinds []history.Kind) string {
 	var lacks []history.Kind
 	for _, kind := range i.Needs {
 		if !slices.Contains(kinds, kind) {
@@ -268,11 +268,11 @@ func missing(i *invariant.Invariant, kinds []history.Kind) string {
 	if len(lacks) == 0 {
 		return ""
 	}
-	return "the history has no " + listed(lacks) + " events"
+	return "the history has no " + joinKinds(lacks) + " events"
 }
 
-// listed lists kinds of events in a sentence.
-func listed(kinds []history.Kind) string {
+// joinKinds lists kinds of events in a sentence.
+func joinKinds(kinds []history.Kind) string {
 	text := ""
 	for i, kind := range kinds {
 		switch {

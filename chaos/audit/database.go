@@ -65,14 +65,14 @@ func Judge(ctx context.Context, url string, o Options) (*Result, error) {
 		case 16:
 			return "the audit does not keep idempotency keys"
 		}
-		return missing(i, evidence)
+		return missingKindsReason(i, evidence)
 	})
 	if err := readRetention(ctx, tx, j.r); err != nil {
 		return nil, err
 	}
-	now, err := read(ctx, tx, j)
+	now, err := readHistory(ctx, tx, j)
 	if err != nil {
 		return nil, err
 	}
-	return j.end(now), nil
+	return j.finishJudgement(now), nil
 }

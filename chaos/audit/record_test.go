@@ -28,7 +28,7 @@ func TestARowWithAnUnknownWordIsReadBesideIt(t *testing.T) {
 	} {
 		r := known
 		c.change(&r)
-		e, err := r.event(0)
+		e, err := r.historyEvent(0)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -49,7 +49,7 @@ func TestABlindRuleSaysWhatBecameOfItsEvents(t *testing.T) {
 		{Result{Since: since}, "it needs events that retention has deleted"},
 		{Result{Unread: 1, Since: since}, "it needs events that could not be read, or that retention has deleted"},
 	} {
-		if got := c.r.unseen(); got != c.want {
+		if got := c.r.blindReason(); got != c.want {
 			t.Errorf("%+v: %q, want %q", c.r, got, c.want)
 		}
 	}

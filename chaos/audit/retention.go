@@ -33,8 +33,8 @@ func readRetention(ctx context.Context, tx pgx.Tx, r *Result) error {
 	return nil
 }
 
-// cut notes an event of an execution whose first events retention has deleted.
-func (j *judge) cut(e *history.Event) {
+// setAsideTruncated notes an event of an execution whose first events retention has deleted.
+func (j *judge) setAsideTruncated(e *history.Event) {
 	j.r.Events++
 	j.suite.SetAside(e)
 }

@@ -106,7 +106,7 @@ func (p *Proxies) Close() {
 		l.proxy.Stop()
 		for _, g := range []*gate{l.out, l.in} {
 			if g != nil {
-				g.open()
+				g.endAllEffects()
 			}
 		}
 	}
@@ -151,11 +151,11 @@ type Effect struct {
 }
 
 // Begin begins an effect; end ends it.
-func (l *Link) Begin(way Direction, e Effect) (end func()) { return l.gate(way).begin(&e) }
+func (l *Link) Begin(way Direction, e Effect) (end func()) { return l.gateFor(way).beginEffect(&e) }
 
 // Rewrite rewrites one direction of every new connection.
 func (l *Link) Rewrite(way Direction, rewriter func() Rewriter) {
-	l.gate(way).rewriter.Store(&rewriter)
+	l.gateFor(way).rewriter.Store(&rewriter)
 }
 
 // Down closes the link and its connections, as if the server were down. Calls are counted; as many
@@ -181,7 +181,7 @@ func (l *Link) Up() error {
 	return l.proxy.Start()
 }
 
-func (l *Link) gate(way Direction) *gate {
+func (l *Link) gateFor(way Direction) *gate {
 	if way == In {
 		return l.in
 	}

@@ -45,14 +45,14 @@ type program struct {
 
 func (p *program) logPath() string { return p.log }
 
-// launching returns a function that runs the program as a child.
-func launching(p *program, g *guard) func(context.Context) (server, error) {
+// childLauncher returns a function that runs the program as a child.
+func childLauncher(p *program, g *guard) func(context.Context) (server, error) {
 	return func(context.Context) (server, error) { return startChild(p, g) }
 }
 
 // server is the process of a PostgreSQL or RabbitMQ: a child process or a container.
 type server interface {
-	running() bool
+	isRunning() bool
 	stop(sig signal, within time.Duration) error
 	kill()
 	pause() error
@@ -87,17 +87,17 @@ func startChild(p *program, g *guard) (*child, error) {
 		return nil, fmt.Errorf("starting %s: %w", p.path, err)
 	}
 	c := &child{program: p, pid: cmd.Process.Pid, done: make(chan struct{}), guard: g}
-	g.watch(-c.pid)
+	g.watchProcesses(-c.pid)
 	go func() {
 		_ = cmd.Wait() // its log says how it ended
-		g.forget(-c.pid)
+		g.forgetProcesses(-c.pid)
 		close(c.done)
 	}()
 	return c, nil
 }
 
-// running reports whether the process runs. A nil child never ran.
-func (c *child) running() bool {
+// isRunning reports whether the process runs. A nil child never ran.
+func (c *child) isRunning() bool {
 	if c == nil {
 		return false
 	}
@@ -112,7 +112,7 @@ func (c *child) running() bool {
 // stop asks the process to end and kills it if it has not ended within the given time. It then
 // returns an error.
 func (c *child) stop(sig signal, within time.Duration) error {
-	if !c.running() {
+	if !c.isRunning() {
 		return nil
 	}
 	c.resume()
@@ -131,10 +131,10 @@ func (c *child) stop(sig signal, within time.Duration) error {
 // for descendants: PostgreSQL starts a backend for every client that connects, and one that it
 // started after the look would be left, with the shared memory.
 func (c *child) kill() {
-	if !c.running() {
+	if !c.isRunning() {
 		return
 	}
-	below := c.stopped()
+	below := c.suspendTree()
 	signalProcess(-c.pid, sigKill)
 	signalProcess(c.pid, sigKill)
 	for _, pid := range below {
@@ -148,13 +148,13 @@ func (c *child) kill() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.unpaused()
+	c.forgetPaused()
 }
 
 // pause stops the process group and all descendants (PostgreSQL's backends have groups of their
 // own). The parent comes first, so that it starts nothing meanwhile.
 func (c *child) pause() error {
-	if !c.running() {
+	if !c.isRunning() {
 		return fmt.Errorf("%s does not run", c.program.name)
 	}
 	c.mu.Lock()
@@ -163,24 +163,24 @@ func (c *child) pause() error {
 		return nil
 	}
 	c.stuck = true
-	c.paused = c.stopped()
+	c.paused = c.suspendTree()
 	// A stopped process doesn't notice that its parent died, so the guard has to kill these too.
-	c.guard.watch(c.paused...)
+	c.guard.watchProcesses(c.paused...)
 	return nil
 }
 
 // stopsWithin bounds the wait for a process that was told to stop. One that waits for a disk takes its time.
 const stopsWithin = time.Second
 
-// stopped stops the process and all its descendants, and returns the descendants. A signal takes effect
+// suspendTree stops the process and all its descendants, and returns the descendants. A signal takes effect
 // when the process next gets a processor, and until then it may start more; so this looks until the process
 // has halted and another look finds as many as the one before.
-func (c *child) stopped() []int {
+func (c *child) suspendTree() []int {
 	signalProcess(-c.pid, sigStop)
 	before := -1
 	for until := time.Now().Add(stopsWithin); ; time.Sleep(2 * time.Millisecond) {
-		done := halted(c.pid)
-		below := descendants(c.pid)
+		done := isHalted(c.pid)
+		below := descendantPIDs(c.pid)
 		for _, pid := range below {
 			signalProcess(pid, sigStop)
 		}
@@ -202,11 +202,11 @@ func (c *child) resume() {
 		signalProcess(pid, sigCont)
 	}
 	signalProcess(-c.pid, sigCont)
-	c.unpaused()
+	c.forgetPaused()
 }
 
-func (c *child) unpaused() {
-	c.guard.forget(c.paused...)
+func (c *child) forgetPaused() {
+	c.guard.forgetProcesses(c.paused...)
 	c.paused, c.stuck = nil, false
 }
 
@@ -236,13 +236,13 @@ var (
 	errStranger = errors.New("another server answers at its port")
 )
 
-// run executes a command to its end and returns its output. When ctx ends, it kills the command and
+// runCommand executes a command to its end and returns its output. When ctx ends, it kills the command and
 // all its descendants.
-func run(ctx context.Context, p *program) (string, error) {
+func runCommand(ctx context.Context, p *program) (string, error) {
 	cmd := exec.CommandContext(ctx, p.path, p.args...)
 	cmd.Env, cmd.Dir = p.env, p.dir
 	setProcess(cmd, p.user)
-	var out limited
+	var out limitedOutput
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Cancel = killGroup(cmd)
 	cmd.WaitDelay = time.Second
@@ -269,13 +269,13 @@ func OwnGroup(cmd *exec.Cmd) {
 	}
 }
 
-// limited keeps the beginning of what is written to it.
-type limited struct{ b []byte }
+// limitedOutput keeps the beginning of what is written to it.
+type limitedOutput struct{ b []byte }
 
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedOutput) Write(p []byte) (int, error) {
 	const most = 1 << 20
 	l.b = append(l.b, p[:min(len(p), most-len(l.b))]...)
 	return len(p), nil
 }
 
-func (l *limited) String() string { return string(l.b) }
+func (l *limitedOutput) String() string { return string(l.b) }

@@ -75,7 +75,7 @@ func TestContainersLeftBehind(t *testing.T) {
 	if len(removed) == 0 || count(t, e, alive.path) != 1 || count(t, e, gone) != 0 {
 		t.Errorf("removed %q; left of the living run %d, of the dead one %d", removed, count(t, e, alive.path), count(t, e, gone))
 	}
-	check(t, alive.remove())
+	check(t, alive.removeDir())
 	_, err = e.Sweep(within(t), runIsOver)
 	check(t, err)
 	if count(t, e, alive.path) != 0 {

@@ -58,35 +58,35 @@ func startGuard(engine string) (*guard, error) {
 	return g, nil
 }
 
-// watch has the guard end processes, forget no longer.
-func (g *guard) watch(pids ...int)  { g.add(numbers(pids)...) }
-func (g *guard) forget(pids ...int) { g.drop(numbers(pids)...) }
+// watchProcesses has the guard end processes, forget no longer.
+func (g *guard) watchProcesses(pids ...int)  { g.addItems(pidTexts(pids)...) }
+func (g *guard) forgetProcesses(pids ...int) { g.dropItems(pidTexts(pids)...) }
 
-// add has the guard end items of the list; networks come after the containers.
-func (g *guard) add(items ...string) {
+// addItems has the guard end items of the list; networks come after the containers.
+func (g *guard) addItems(items ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.items = append(g.items, items...)
-	g.send()
+	g.sendList()
 }
 
-// drop takes items off the list.
-func (g *guard) drop(items ...string) {
+// dropItems takes items off the list.
+func (g *guard) dropItems(items ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.items = slices.DeleteFunc(g.items, func(item string) bool { return slices.Contains(items, item) })
-	g.send()
+	g.sendList()
 }
 
-// send sends the list; g.mu is held. If somebody killed the guard, nothing is guarded, but the servers
+// sendList sends the list; g.mu is held. If somebody killed the guard, nothing is guarded, but the servers
 // go on.
-func (g *guard) send() { _, _ = io.WriteString(g.input, strings.Join(g.items, " ")+"\n") }
+func (g *guard) sendList() { _, _ = io.WriteString(g.input, strings.Join(g.items, " ")+"\n") }
 
 // The items for containers and networks.
 func containerItem(id string) string { return "container:" + id }
 func networkItem(name string) string { return "network:" + name }
 
-func numbers(pids []int) []string {
+func pidTexts(pids []int) []string {
 	var out []string
 	for _, pid := range pids {
 		out = append(out, strconv.Itoa(pid))

@@ -54,7 +54,7 @@ func EnsureInstalled(ctx context.Context, log io.Writer) error {
 	for _, args := range [][]string{update, install} {
 		out.printf("missing: %s; running apt-get %s (%s=no prevents it)", strings.Join(packages, ", "), strings.Join(args, " "), Install)
 		if text, err := aptGet(ctx, apt, args); err != nil {
-			return &StartError{Component: "the installation", Err: fmt.Errorf("apt-get %s: %w", args[0], err), LogTail: ending(text)}
+			return &StartError{Component: "the installation", Err: fmt.Errorf("apt-get %s: %w", args[0], err), LogTail: lastLines(text)}
 		}
 	}
 	if _, missing, err = missingPackages(usualPlaces()); err != nil {
@@ -88,7 +88,7 @@ func containersInstead(ctx context.Context, missing []Missing, out *lineLog) err
 		return err
 	}
 	out.printf("containers will be used, of the engine at %s", p.engine.Address())
-	return p.drop(nil)
+	return p.abandonPlan(nil)
 }
 
 func missingPackages(where *places) (packages []string, missing []Missing, err error) {
@@ -96,7 +96,7 @@ func missingPackages(where *places) (packages []string, missing []Missing, err e
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, c := range components() {
+	for _, c := range knownComponents() {
 		if declared[c.name] || os.Getenv(c.address) != "" || os.Getenv(c.image) != "" {
 			continue
 		}
@@ -114,7 +114,7 @@ func aptGet(ctx context.Context, path string, args []string) (string, error) {
 	cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	cmd.WaitDelay = time.Minute
-	var out limited
+	var out limitedOutput
 	cmd.Stdout, cmd.Stderr = &out, &out
 	err := cmd.Run()
 	return out.String(), errors.Join(err, ctx.Err())

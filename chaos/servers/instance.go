@@ -51,7 +51,7 @@ func (i *instance) Start(ctx context.Context) error {
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.server != nil && i.server.running() {
+	if i.server != nil && i.server.isRunning() {
 		return errors.New(i.name + " already runs")
 	}
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
@@ -66,9 +66,9 @@ func (i *instance) Start(ctx context.Context) error {
 		return err
 	}
 	i.server = s
-	if err := awaitAnswer(ctx, i.probe, s.running); err != nil {
+	if err := awaitAnswer(ctx, i.probe, s.isRunning); err != nil {
 		s.kill()
-		return &StartError{Component: i.name, Err: err, LogTail: tail(i.log())}
+		return &StartError{Component: i.name, Err: err, LogTail: logTail(i.log())}
 	}
 	return nil
 }
@@ -94,7 +94,7 @@ func (i *instance) Resume() error {
 func (i *instance) Running() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return !i.Private() || i.server != nil && i.server.running()
+	return !i.Private() || i.server != nil && i.server.isRunning()
 }
 
 func (i *instance) withServer(f func(server) error) error {

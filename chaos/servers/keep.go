@@ -52,7 +52,7 @@ func openKept(path string) (*workDir, error) {
 	if len(found) > 0 && !ours {
 		return refuse("is not empty, and was not made by an earlier run: name a new or empty directory")
 	}
-	if os.Geteuid() == 0 && !passable(full) {
+	if os.Geteuid() == 0 && !isTraversable(full) {
 		return refuse("is closed to the users that PostgreSQL and RabbitMQ run as, which can't reach it: open it and the directories above it (chmod o+x), or name another, such as one in /var/tmp")
 	}
 	lock, err := lockFile(filepath.Join(full, keepLock), true)
@@ -65,8 +65,8 @@ func openKept(path string) (*workDir, error) {
 	return &workDir{path: full, lock: lock, keep: true}, nil
 }
 
-// kept is what a later Up has to know of a server whose data it finds.
-type kept struct {
+// keptServer is what a later Up has to know of a server whose data it finds.
+type keptServer struct {
 	// Ports are those of the server, which are used again if they are free.
 	Ports []int `json:"ports"`
 	// Name is that of the database or of the virtual host.
@@ -75,22 +75,22 @@ type kept struct {
 	Node string `json:"node,omitempty"`
 }
 
-// recall returns what was remembered of a server, nil if nothing. The directory of a server that
+// loadKept returns what was remembered of a server, nil if nothing. The directory of a server that
 // was never remembered did not come up: it is removed.
-func (w *workDir) recall(server string) (*kept, error) {
+func (w *workDir) loadKept(server string) (*keptServer, error) {
 	if !w.keep {
 		return nil, nil
 	}
-	text, err := os.ReadFile(w.memory(server))
+	text, err := os.ReadFile(w.keptFile(server))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, os.RemoveAll(filepath.Join(w.path, server))
 	}
-	var k kept
+	var k keptServer
 	if err == nil {
 		err = json.Unmarshal(text, &k)
 	}
 	if err == nil && (k.Name == "" || len(k.Ports) == 0) {
-		err = fmt.Errorf("%s is incomplete", w.memory(server))
+		err = fmt.Errorf("%s is incomplete", w.keptFile(server))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("what an earlier run has kept can't be used (remove %s to begin anew): %w", w.path, err)
@@ -98,8 +98,8 @@ func (w *workDir) recall(server string) (*kept, error) {
 	return &k, nil
 }
 
-// remember notes what a later Up has to know. It does nothing in a temporary directory.
-func (w *workDir) remember(server string, k kept) error {
+// saveKept notes what a later Up has to know. It does nothing in a temporary directory.
+func (w *workDir) saveKept(server string, k keptServer) error {
 	if !w.keep {
 		return nil
 	}
@@ -107,16 +107,16 @@ func (w *workDir) remember(server string, k kept) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(w.memory(server), append(text, '\n'), 0o600)
+	return os.WriteFile(w.keptFile(server), append(text, '\n'), 0o600)
 }
 
-func (w *workDir) memory(server string) string {
+func (w *workDir) keptFile(server string) string {
 	return filepath.Join(w.path, server+".kept.json")
 }
 
-// ports returns the ports of an earlier run at the first attempt, if they are free, and others
+// attemptPorts returns the ports of an earlier run at the first attempt, if they are free, and others
 // after that.
-func (k *kept) ports(attempt, n int) ([]int, error) {
+func (k *keptServer) attemptPorts(attempt, n int) ([]int, error) {
 	if k != nil && attempt == 1 && len(k.Ports) == n && allFree(k.Ports) {
 		return k.Ports, nil
 	}

@@ -39,7 +39,7 @@ func TestAKilledServerLeavesNoProcessThatItWasJustStarting(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for until := time.Now().Add(testenv.Patience()); len(descendants(c.pid)) < 3; time.Sleep(time.Millisecond) {
+		for until := time.Now().Add(testenv.Patience()); len(descendantPIDs(c.pid)) < 3; time.Sleep(time.Millisecond) {
 			if time.Now().After(until) {
 				t.Fatal("the server starts nothing")
 			}

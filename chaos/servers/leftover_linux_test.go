@@ -66,8 +66,8 @@ func report(dirs ...string) { fmt.Println("up", strings.Join(dirs, " ")) }
 type waiting struct{}
 
 func (waiting) Run() int {
-	pg, err1 := shared.postgres.up(Options{Postgres: true, PrivateOnly: true})
-	mq, err2 := shared.rabbitmq.up(Options{RabbitMQ: true, PrivateOnly: true})
+	pg, err1 := shared.postgres.startOnce(Options{Postgres: true, PrivateOnly: true})
+	mq, err2 := shared.rabbitmq.startOnce(Options{RabbitMQ: true, PrivateOnly: true})
 	if err := errors.Join(err1, err2); err != nil {
 		fmt.Println("error:", err)
 		return 1
@@ -228,7 +228,7 @@ func TestSweepKillsWhatStillRuns(t *testing.T) {
 	foreign := filepath.Join(base, dirPrefix+"foreign")
 	check(t, os.Mkdir(foreign, 0o755))
 
-	check(t, sweep(base, nil))
+	check(t, sweepWorkDirs(base, nil))
 	if err := cmd.Wait(); err == nil || !strings.Contains(err.Error(), "killed") {
 		t.Errorf("the process in the dead directory: %v", err)
 	}
@@ -237,5 +237,5 @@ func TestSweepKillsWhatStillRuns(t *testing.T) {
 			t.Errorf("%s: %v", dir, err)
 		}
 	}
-	check(t, living.remove())
+	check(t, living.removeDir())
 }

@@ -32,20 +32,20 @@ func ownDir(string) bool { return false }
 
 type account struct{ name string }
 
-func (a *account) own(string) error { return errNoPrivate }
+func (a *account) takeOwnership(string) error { return errNoPrivate }
 
 func serverAccount(...string) (*account, error) { return nil, errNoPrivate }
 
 func setProcess(*exec.Cmd, *account) {}
 
-func descendants(int) []int { return nil }
+func descendantPIDs(int) []int { return nil }
 
 func anyAlive([]int) bool { return false }
 
-func halted(int) bool { return true }
+func isHalted(int) bool { return true }
 
 func processesUnder(string) []int { return nil }
 
-func claim(int) bool { return true }
+func claimPort(int) bool { return true }
 
-func release(int) {}
+func releasePort(int) {}

@@ -18,14 +18,14 @@ const (
 	lastPort  = 31999
 )
 
-// mostGiven is the number of ports that this process avoids choosing again: more than all its
+// mostRecentPorts is the number of ports that this process avoids choosing again: more than all its
 // sandboxes use at a time.
-const mostGiven = 1000
+const mostRecentPorts = 1000
 
-// given are the most recently chosen ports. Seconds pass between the choice of a port and the start
+// recentPorts are the most recently chosen ports. Seconds pass between the choice of a port and the start
 // of its server, and another sandbox, or another harness on this machine, would find the port free
 // meanwhile.
-var given struct {
+var recentPorts struct {
 	sync.Mutex
 	ports []int
 }
@@ -36,8 +36,8 @@ var pickPorts = FreePorts
 // FreePorts returns n different ports on which nothing listens now, and which neither this process
 // nor another process of the same user has chosen recently.
 func FreePorts(n int) ([]int, error) {
-	given.Lock()
-	defer given.Unlock()
+	recentPorts.Lock()
+	defer recentPorts.Unlock()
 	var out []int
 	var last error
 	// Hold all until the last is chosen, so that they differ.
@@ -49,22 +49,22 @@ func FreePorts(n int) ([]int, error) {
 	}()
 	for range 400 {
 		port := firstPort + rand.IntN(lastPort-firstPort+1)
-		if slices.Contains(given.ports, port) || !claim(port) {
+		if slices.Contains(recentPorts.ports, port) || !claimPort(port) {
 			continue
 		}
-		l, err := net.Listen("tcp", loopback(port))
+		l, err := net.Listen("tcp", loopbackAddress(port))
 		if err != nil {
-			release(port)
+			releasePort(port)
 			last = err
 			continue
 		}
 		held = append(held, l)
-		given.ports = append(given.ports, port)
+		recentPorts.ports = append(recentPorts.ports, port)
 		if out = append(out, port); len(out) < n {
 			continue
 		}
-		for ; len(given.ports) > mostGiven; given.ports = given.ports[1:] {
-			release(given.ports[0])
+		for ; len(recentPorts.ports) > mostRecentPorts; recentPorts.ports = recentPorts.ports[1:] {
+			releasePort(recentPorts.ports[0])
 		}
 		return out, nil
 	}
@@ -74,7 +74,7 @@ func FreePorts(n int) ([]int, error) {
 // allFree says that nothing listens on the ports now.
 func allFree(ports []int) bool {
 	for _, port := range ports {
-		l, err := net.Listen("tcp", loopback(port))
+		l, err := net.Listen("tcp", loopbackAddress(port))
 		if err != nil {
 			return false
 		}
@@ -83,7 +83,7 @@ func allFree(ports []int) bool {
 	return true
 }
 
-func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+func loopbackAddress(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
 // portTaken reports whether a server's log, or an engine, says that the port was already taken.
 func portTaken(log string) bool {

@@ -51,11 +51,11 @@ func (s *Supervised) Log() string { return s.c.program.log }
 func (s *Supervised) PID() int { return s.c.pid }
 
 // Running says whether it still runs.
-func (s *Supervised) Running() bool { return s.c.running() }
+func (s *Supervised) Running() bool { return s.c.isRunning() }
 
 // Kill ends it at once, with SIGKILL, and returns when it is gone.
 func (s *Supervised) Kill() {
-	if s.c.running() {
+	if s.c.isRunning() {
 		signalProcess(s.c.pid, sigKill)
 		<-s.c.done
 	}
@@ -82,8 +82,8 @@ func (s *Supervised) Wait(ctx context.Context) error {
 
 // Ready polls until probe succeeds. If the program ends first, the error has the end of its log.
 func (s *Supervised) Ready(ctx context.Context, probe func(context.Context) error) error {
-	if err := awaitAnswer(ctx, probe, s.c.running); err != nil {
-		return &StartError{Component: s.c.program.name, Err: err, LogTail: tail(s.c.program.log)}
+	if err := awaitAnswer(ctx, probe, s.c.isRunning); err != nil {
+		return &StartError{Component: s.c.program.name, Err: err, LogTail: logTail(s.c.program.log)}
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ func OpenProject(ctx context.Context, engine *containers.Engine, log io.Writer) 
 		return nil, err
 	}
 	s := &Set{dir: dir, guard: g, boxes: openBoxes(ctx, engine, dir.path, g, lines)}
-	g.add(networkItem(s.Network()))
+	g.addItems(networkItem(s.Network()))
 	return s, nil
 }
 
@@ -32,18 +32,18 @@ func (s *Set) Network() string { return s.Project() + "_default" }
 func (s *Set) Labels() map[string]string { return s.boxes.engine.Labels(s.dir.path) }
 
 // Adopt adds a container to the set.
-func (s *Set) Adopt(c *containers.Container) { s.boxes.adopt(c) }
+func (s *Set) Adopt(c *containers.Container) { s.boxes.adoptContainer(c) }
 
 // Remove removes a container of the set before Down.
 func (s *Set) Remove(ctx context.Context, c *containers.Container) error {
-	return s.boxes.remove(ctx, c)
+	return s.boxes.removeContainer(ctx, c)
 }
 
 // AdoptPostgres adds a container to the set as its PostgreSQL, starts it, and returns when it
 // answers. address is a database URL of its superuser.
 func (s *Set) AdoptPostgres(ctx context.Context, c *containers.Container, address string) error {
 	s.Adopt(c)
-	s.Postgres = privatePostgres(address, "", launchingBox(c, "PostgreSQL"), s.boxes.log(c, "postgres"))
+	s.Postgres = privatePostgres(address, "", containerLauncher(c, "PostgreSQL"), s.boxes.logSaver(c, "postgres"))
 	return s.Postgres.Start(ctx)
 }
 
@@ -52,7 +52,7 @@ func (s *Set) AdoptPostgres(ctx context.Context, c *containers.Container, addres
 func (s *Set) AdoptRabbitMQ(ctx context.Context, c *containers.Container, address, user string) error {
 	s.Adopt(c)
 	m := &RabbitMQ{user: user, admin: address, ctl: ctlIn(c)}
-	s.RabbitMQ = m.private(launchingBox(c, "RabbitMQ"), s.boxes.log(c, "rabbitmq"))
+	s.RabbitMQ = m.makePrivate(containerLauncher(c, "RabbitMQ"), s.boxes.logSaver(c, "rabbitmq"))
 	return m.Start(ctx)
 }
 
@@ -76,13 +76,13 @@ func (s *Set) StartContained(ctx context.Context, c *containers.Container, name 
 	if err := c.Start(ctx); err != nil {
 		return nil, &StartError{Component: name, Err: err}
 	}
-	p := &Contained{container: c, log: s.boxes.log(c, name), done: make(chan struct{})}
-	go p.await()
+	p := &Contained{container: c, log: s.boxes.logSaver(c, name), done: make(chan struct{})}
+	go p.awaitEnd()
 	return p, nil
 }
 
-// await closes done when the program has ended.
-func (c *Contained) await() {
+// awaitEnd closes done when the program has ended.
+func (c *Contained) awaitEnd() {
 	defer close(c.done)
 	for c.container.Wait(context.Background()) != nil {
 		ctx, cancel := engineContext()
@@ -108,7 +108,7 @@ func (c *Contained) Running() bool {
 // Kill ends it and everything else in its container at once, and returns when it is gone.
 func (c *Contained) Kill() {
 	for c.Running() {
-		c.signal("KILL")
+		c.sendSignal("KILL")
 		select {
 		case <-c.done:
 		case <-time.After(time.Second): // the engine did not answer
@@ -117,17 +117,17 @@ func (c *Contained) Kill() {
 }
 
 // Terminate asks it to stop (SIGTERM) and returns at once; Wait waits for the end.
-func (c *Contained) Terminate() { c.signal("TERM") }
+func (c *Contained) Terminate() { c.sendSignal("TERM") }
 
 // Pause suspends it (SIGSTOP). Its children go on. They would be suspended too if the engine froze
 // the whole container, but the fault is a suspended process, not a suspended machine.
-func (c *Contained) Pause() { c.signal("STOP") }
+func (c *Contained) Pause() { c.sendSignal("STOP") }
 
 // Resume lets a paused program continue.
-func (c *Contained) Resume() { c.signal("CONT") }
+func (c *Contained) Resume() { c.sendSignal("CONT") }
 
-// signal sends a signal through the engine; it ignores a program that is gone.
-func (c *Contained) signal(name string) {
+// sendSignal sends a signal through the engine; it ignores a program that is gone.
+func (c *Contained) sendSignal(name string) {
 	ctx, cancel := engineContext()
 	defer cancel()
 	_ = c.container.Signal(ctx, name)
@@ -149,7 +149,7 @@ func (c *Contained) Log() string { return c.log() }
 // Ready polls until probe succeeds. If the program ends first, the error has the end of its log.
 func (c *Contained) Ready(ctx context.Context, probe func(context.Context) error) error {
 	if err := awaitAnswer(ctx, probe, c.Running); err != nil {
-		return &StartError{Component: filepath.Base(c.log()), Err: err, LogTail: tail(c.log())}
+		return &StartError{Component: filepath.Base(c.log()), Err: err, LogTail: logTail(c.log())}
 	}
 	return nil
 }

@@ -96,17 +96,17 @@ func Up(ctx context.Context, o Options) (*Set, error) {
 	}
 	log := &lineLog{w: o.Log}
 	set := &Set{}
-	if plan.private() {
+	if plan.hasPrivate() {
 		address := ""
 		if plan.engine != nil {
 			address = plan.engine.Address()
 		}
 		if o.Keep != "" && plan.engine != nil {
-			return nil, plan.drop(&KeepError{o.Keep, "can't keep what runs in a container: install the servers (" + installHint +
+			return nil, plan.abandonPlan(&KeepError{o.Keep, "can't keep what runs in a container: install the servers (" + installHint +
 				") and name no image, or keep nothing"})
 		}
 		if set.dir, set.guard, err = openPrivate(address, o.Keep, log); err != nil {
-			return nil, plan.drop(err)
+			return nil, plan.abandonPlan(err)
 		}
 	}
 	if plan.engine != nil {
@@ -115,10 +115,10 @@ func Up(ctx context.Context, o Options) (*Set, error) {
 	var wg sync.WaitGroup
 	var pgErr, mqErr error
 	if o.Postgres {
-		wg.Go(func() { set.Postgres, pgErr = plan.postgres(ctx, set, log) })
+		wg.Go(func() { set.Postgres, pgErr = plan.providePostgres(ctx, set, log) })
 	}
 	if o.RabbitMQ {
-		wg.Go(func() { set.RabbitMQ, mqErr = plan.rabbitmq(ctx, set, o.Management, log) })
+		wg.Go(func() { set.RabbitMQ, mqErr = plan.provideRabbitMQ(ctx, set, o.Management, log) })
 	}
 	wg.Wait()
 	if err := errors.Join(pgErr, mqErr); err != nil {
@@ -149,7 +149,7 @@ func (s *Set) Down() error {
 			s.err = errors.Join(s.err, s.guard.close())
 		}
 		if s.dir != nil {
-			s.err = errors.Join(s.err, s.dir.remove())
+			s.err = errors.Join(s.err, s.dir.removeDir())
 		}
 	})
 	return s.err
@@ -162,7 +162,7 @@ func openPrivate(engine, keep string, log *lineLog) (*workDir, *guard, error) {
 	if err != nil {
 		return nil, nil, &StartError{Component: "private instances", Err: err}
 	}
-	if err := sweep(base, log); err != nil {
+	if err := sweepWorkDirs(base, log); err != nil {
 		// Leftovers of others are no reason to fail.
 		log.printf("cleaning up after earlier runs: %v", err)
 	}
@@ -176,7 +176,7 @@ func openPrivate(engine, keep string, log *lineLog) (*workDir, *guard, error) {
 	}
 	g, err := startGuard(engine)
 	if err != nil {
-		return nil, nil, errors.Join(&StartError{Component: "private instances", Err: err}, dir.remove())
+		return nil, nil, errors.Join(&StartError{Component: "private instances", Err: err}, dir.removeDir())
 	}
 	return dir, g, nil
 }

@@ -142,7 +142,7 @@ func TestDatabaseIsDroppedThoughConnected(t *testing.T) {
 func TestVhostsAreSeparate(t *testing.T) {
 	seen := map[string]bool{}
 	var all []*MQ
-	for range pool + 2 { // needs a second refill
+	for range vhostBatch + 2 { // needs a second refill of virtual hosts
 		mq := Broker(t)
 		if seen[mq.Vhost+mq.Prefix] {
 			t.Fatalf("%s given out twice", mq.Vhost)
@@ -291,7 +291,7 @@ func rabbitLife(t *testing.T, m *RabbitMQ) {
 	if _, err := m.Ctl(ctx, "no_such_command"); err == nil {
 		t.Error("a failed rabbitmqctl reports no error")
 	}
-	if text := tail(m.Log()); text == "" {
+	if text := logTail(m.Log()); text == "" {
 		t.Error("the log is empty")
 	}
 }

@@ -46,8 +46,8 @@ type RabbitMQ struct {
 	spare, disposed []string
 }
 
-// private sets the life of a private node.
-func (r *RabbitMQ) private(launch func(context.Context) (server, error), log func() string) *RabbitMQ {
+// makePrivate sets the life of a private node.
+func (r *RabbitMQ) makePrivate(launch func(context.Context) (server, error), log func() string) *RabbitMQ {
 	r.instance = instance{name: "RabbitMQ", launch: launch, log: log, stopSignal: sigTerm}
 	r.probe = func(ctx context.Context) error { return probeAMQP(ctx, r.admin, r.node) }
 	return r
@@ -62,7 +62,7 @@ type portMapper struct {
 }
 
 func (p *portMapper) start(ctx context.Context) error {
-	if p.child.running() {
+	if p.child.isRunning() {
 		return nil
 	}
 	c, err := startChild(p.program, p.guard)
@@ -76,9 +76,9 @@ func (p *portMapper) start(ctx context.Context) error {
 			return err
 		}
 		return conn.Close()
-	}, c.running)
+	}, c.isRunning)
 	if err != nil {
-		return &StartError{Component: "epmd, RabbitMQ's port mapper,", Err: err, LogTail: tail(p.program.log)}
+		return &StartError{Component: "epmd, RabbitMQ's port mapper,", Err: err, LogTail: logTail(p.program.log)}
 	}
 	return nil
 }
@@ -143,27 +143,27 @@ func startRabbit(ctx context.Context, b *rabbitBinaries, dir *workDir, managemen
 	if err != nil {
 		return fail(err)
 	}
-	was, err := dir.recall("rabbitmq")
+	was, err := dir.loadKept("rabbitmq")
 	if err != nil {
 		return fail(err)
 	}
 	err = startServer(ctx, "RabbitMQ", log, func(n int) (*attempt, error) {
-		var now kept
+		var now keptServer
 		var err error
 		if m, now, err = prepareRabbit(b, dir, was, n, management, who, g); err != nil {
 			return nil, err
 		}
 		return &attempt{
 			start: m.Start, open: func(ctx context.Context) error { return m.openVhost(ctx, dir, was, now) }, close: m.close,
-			logs: func() string { return tail(m.epmd.program.log) },
-			what: "private node of " + filepath.Dir(b.server), address: loopback(now.Ports[0]),
+			logs: func() string { return logTail(m.epmd.program.log) },
+			what: "private node of " + filepath.Dir(b.server), address: loopbackAddress(now.Ports[0]),
 		}, nil
 	})
 	return m, err
 }
 
 // openVhost finds the virtual host that was kept, or creates an empty one.
-func (r *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *kept, now kept) (err error) {
+func (r *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *keptServer, now keptServer) (err error) {
 	if was == nil {
 		if err = r.openEmpty(ctx); err == nil {
 			now.Name = r.own.Vhost
@@ -175,7 +175,7 @@ func (r *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *kept, now k
 	if err != nil {
 		return err
 	}
-	return dir.remember("rabbitmq", now)
+	return dir.saveKept("rabbitmq", now)
 }
 
 // openEmpty creates the node's own virtual host or, without a management API, draws a prefix.
@@ -193,12 +193,12 @@ const logBytes = 64_000_000
 
 // prepareRabbit writes the node's files and determines how it is started. Each attempt to start a
 // new node has a directory of its own, unless the directory is kept. now is what to remember of it.
-func prepareRabbit(b *rabbitBinaries, dir *workDir, was *kept, attempt int, management bool, who *account, g *guard) (m *RabbitMQ, now kept, err error) {
-	ports, err := was.ports(attempt, 4)
+func prepareRabbit(b *rabbitBinaries, dir *workDir, was *keptServer, attempt int, management bool, who *account, g *guard) (m *RabbitMQ, now keptServer, err error) {
+	ports, err := was.attemptPorts(attempt, 4)
 	if err != nil {
 		return nil, now, err
 	}
-	now = kept{Ports: ports, Node: uniqueName()}
+	now = keptServer{Ports: ports, Node: uniqueName()}
 	home := filepath.Join(dir.path, "rabbitmq"+strconv.Itoa(attempt))
 	if was != nil {
 		now.Node = was.Node
@@ -208,7 +208,7 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *kept, attempt int, mana
 	}
 	in := func(name string) string { return filepath.Join(home, name) }
 	for _, dir := range []string{home, in("conf.d"), in("log")} {
-		if err := errors.Join(os.MkdirAll(dir, 0o700), who.own(dir)); err != nil {
+		if err := errors.Join(os.MkdirAll(dir, 0o700), who.takeOwnership(dir)); err != nil {
 			return nil, now, err
 		}
 	}
@@ -217,16 +217,16 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *kept, attempt int, mana
 		"advanced.config": "[].\n",
 		"enabled_plugins": "[].\n",
 		"rabbitmq.conf": fmt.Sprintf("listeners.tcp.1 = %s\nlog.console = true\nlog.console.level = info\nlog.file = false\nraft.wal_max_size_bytes = %d\n",
-			loopback(ports[0]), logBytes),
+			loopbackAddress(ports[0]), logBytes),
 	}
 	api := ""
 	if management {
 		files["enabled_plugins"] = "[rabbitmq_management].\n"
 		files["rabbitmq.conf"] += fmt.Sprintf("management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = %d\n", ports[3])
-		api = "http://" + loopback(ports[3])
+		api = "http://" + loopbackAddress(ports[3])
 	}
 	for name, text := range files {
-		if err := errors.Join(os.WriteFile(in(name), []byte(text), 0o600), who.own(in(name))); err != nil {
+		if err := errors.Join(os.WriteFile(in(name), []byte(text), 0o600), who.takeOwnership(in(name))); err != nil {
 			return nil, now, err
 		}
 	}
@@ -266,16 +266,16 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *kept, attempt int, mana
 		Management: api,
 		Control:    in("rabbitmqctl"),
 
-		admin: "amqp://guest:guest@" + loopback(ports[0]),
+		admin: "amqp://guest:guest@" + loopbackAddress(ports[0]),
 		epmd: &portMapper{guard: g, program: &program{
 			name: "epmd", path: b.epmd, env: env, dir: home, user: who, log: filepath.Join(dir.path, "epmd.log"),
 			args: []string{"-port", strconv.Itoa(ports[2]), "-address", "127.0.0.1"},
 		}},
 		ctl: func(ctx context.Context, args ...string) (string, error) {
-			return run(ctx, &program{name: "rabbitmqctl", path: b.ctl, args: args, env: env, dir: home, user: who})
+			return runCommand(ctx, &program{name: "rabbitmqctl", path: b.ctl, args: args, env: env, dir: home, user: who})
 		},
 	}
-	m.private(launching(server, g), server.logPath)
+	m.makePrivate(childLauncher(server, g), server.logPath)
 	m.before = m.epmd.start
 	return m, now, nil
 }

@@ -7,15 +7,15 @@ import (
 	"os"
 )
 
-// sharing is set beside the addresses of Shared, so that MainAlone can tell them from addresses that a
+// sharedMarker is set beside the addresses of Shared, so that MainAlone can tell them from addresses that a
 // person gave.
-const sharing = "HANDOFF_CHAOS_SHARED"
+const sharedMarker = "HANDOFF_CHAOS_SHARED"
 
 // MainAlone is Main for a package whose tests stop its servers or change them as a whole: it does not
 // use servers that several programs share. Addresses that a person gave are used.
 func MainAlone(m interface{ Run() int }) {
-	if os.Getenv(sharing) != "" {
-		for _, name := range []string{sharing, AddressPostgres, AddressRabbitMQ, AddressManagement} {
+	if os.Getenv(sharedMarker) != "" {
+		for _, name := range []string{sharedMarker, AddressPostgres, AddressRabbitMQ, AddressManagement} {
 			_ = os.Unsetenv(name)
 		}
 	}
@@ -50,5 +50,5 @@ func Shared(ctx context.Context, log io.Writer) (variables []string, down func()
 		}
 		variables = append(variables, AddressRabbitMQ+"="+m.URL, AddressManagement+"="+m.Management)
 	}
-	return append(variables, sharing+"=yes"), set.Down, nil
+	return append(variables, sharedMarker+"=yes"), set.Down, nil
 }

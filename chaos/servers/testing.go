@@ -38,24 +38,24 @@ type sharedSet struct {
 	err  error
 }
 
-func (s *sharedSet) up(o Options) (*Set, error) {
+func (s *sharedSet) startOnce(o Options) (*Set, error) {
 	s.once.Do(func() { s.set, s.err = Up(shared.ctx, o) })
 	return s.set, s.err
 }
 
-// need returns the set, or skips or fails the test.
-func (s *sharedSet) need(t TB, o Options) *Set {
+// requireSet returns the set, or skips or fails the test.
+func (s *sharedSet) requireSet(t TB, o Options) *Set {
 	t.Helper()
 	if !shared.inMain {
 		t.Fatalf("%s: this package's tests need: func TestMain(m *testing.M) { servers.Main(m) }", t.Name())
 	}
-	set, err := s.up(o)
+	set, err := s.startOnce(o)
 	Require(t, err)
 	return set
 }
 
-// down also prevents a later start of the set.
-func (s *sharedSet) down() error {
+// shutDown also prevents a later start of the set.
+func (s *sharedSet) shutDown() error {
 	s.once.Do(func() { s.err = errors.New("the tests are over") })
 	if s.set == nil {
 		return nil
@@ -89,8 +89,8 @@ func Main(m interface{ Run() int }) {
 func downShared() error {
 	var wg sync.WaitGroup
 	var pgErr, mqErr error
-	wg.Go(func() { pgErr = shared.postgres.down() })
-	wg.Go(func() { mqErr = shared.rabbitmq.down() })
+	wg.Go(func() { pgErr = shared.postgres.shutDown() })
+	wg.Go(func() { mqErr = shared.rabbitmq.shutDown() })
 	wg.Wait()
 	return errors.Join(pgErr, mqErr)
 }
@@ -103,11 +103,11 @@ func downShared() error {
 // HANDOFF_WITHOUT says that this machine has none.
 func Database(t TB) *DB {
 	t.Helper()
-	db, err := shared.postgres.need(t, Options{Postgres: true}).Postgres.CreateDatabase(context.Background())
+	db, err := shared.postgres.requireSet(t, Options{Postgres: true}).Postgres.CreateDatabase(context.Background())
 	if err != nil {
 		t.Fatalf("making a database: %v", err)
 	}
-	t.Cleanup(func() { dropped(t, db.Name, db.Drop) })
+	t.Cleanup(func() { dropAfterTest(t, db.Name, db.Drop) })
 	return db
 }
 
@@ -115,11 +115,11 @@ func Database(t TB) *DB {
 // when the test ends. See Database. If Prefix is set, names have to begin with it.
 func Broker(t TB) *MQ {
 	t.Helper()
-	mq, err := shared.rabbitmq.need(t, Options{RabbitMQ: true}).RabbitMQ.CreateVhost(context.Background())
+	mq, err := shared.rabbitmq.requireSet(t, Options{RabbitMQ: true}).RabbitMQ.CreateVhost(context.Background())
 	if err != nil {
 		t.Fatalf("making a virtual host: %v", err)
 	}
-	t.Cleanup(func() { dropped(t, mq.Vhost, mq.Drop) })
+	t.Cleanup(func() { dropAfterTest(t, mq.Vhost, mq.Drop) })
 	return mq
 }
 
@@ -154,7 +154,7 @@ func Require(t TB, err error) {
 	}
 }
 
-func dropped(t TB, name string, drop func(context.Context) error) {
+func dropAfterTest(t TB, name string, drop func(context.Context) error) {
 	ctx, cancel := context.WithTimeout(context.Background(), cleanupWithin)
 	defer cancel()
 	if err := drop(ctx); err != nil {

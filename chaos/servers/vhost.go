@@ -21,9 +21,9 @@ type MQ struct {
 	Server *RabbitMQ
 }
 
-// pool is the number of virtual hosts that one call of rabbitmqctl creates. The call costs 0.4 s,
+// vhostBatch is the number of virtual hosts that one call of rabbitmqctl creates. The call costs 0.4 s,
 // each virtual host about 0.03 s.
-const pool = 10
+const vhostBatch = 10
 
 // CreateVhost creates an empty virtual host with a unique name, in which the URL's user has all
 // permissions. On a private node every tenth call takes 0.7 s and the others no time.
@@ -47,10 +47,10 @@ func (r *RabbitMQ) newVhost(ctx context.Context) (string, error) {
 	defer r.mu.Unlock()
 	if !r.Private() {
 		name := uniqueName()
-		return name, r.api.create(ctx, name)
+		return name, r.api.createVhost(ctx, name)
 	}
 	if len(r.spare) == 0 {
-		if err := r.refill(ctx); err != nil {
+		if err := r.refillVhosts(ctx); err != nil {
 			return "", err
 		}
 	}
@@ -59,11 +59,11 @@ func (r *RabbitMQ) newVhost(ctx context.Context) (string, error) {
 	return name, nil
 }
 
-// refill creates new virtual hosts and deletes unused ones, all in one call.
-func (r *RabbitMQ) refill(ctx context.Context) error {
+// refillVhosts creates new virtual hosts and deletes unused ones, all in one call.
+func (r *RabbitMQ) refillVhosts(ctx context.Context) error {
 	var names []string
 	var b strings.Builder
-	for range pool {
+	for range vhostBatch {
 		name := uniqueName()
 		names = append(names, name)
 		fmt.Fprintf(&b, "ok = rabbit_vhost:add(<<%q>>, <<\"handoff\">>), ", name)
@@ -96,7 +96,7 @@ func (mq *MQ) Drop(ctx context.Context) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if !m.Private() {
-		return m.api.delete(ctx, mq.Vhost)
+		return m.api.deleteVhost(ctx, mq.Vhost)
 	}
 	if !slices.Contains(m.disposed, mq.Vhost) {
 		m.disposed = append(m.disposed, mq.Vhost)
@@ -109,19 +109,19 @@ type managementAPI struct {
 	base, user, password string
 }
 
-func (m *managementAPI) create(ctx context.Context, vhost string) error {
-	if err := m.call(ctx, http.MethodPut, "/api/vhosts/"+url.PathEscape(vhost), "{}"); err != nil {
+func (m *managementAPI) createVhost(ctx context.Context, vhost string) error {
+	if err := m.sendRequest(ctx, http.MethodPut, "/api/vhosts/"+url.PathEscape(vhost), "{}"); err != nil {
 		return err
 	}
-	return m.call(ctx, http.MethodPut, "/api/permissions/"+url.PathEscape(vhost)+"/"+url.PathEscape(m.user),
+	return m.sendRequest(ctx, http.MethodPut, "/api/permissions/"+url.PathEscape(vhost)+"/"+url.PathEscape(m.user),
 		`{"configure":".*","write":".*","read":".*"}`)
 }
 
-func (m *managementAPI) delete(ctx context.Context, vhost string) error {
-	return m.call(ctx, http.MethodDelete, "/api/vhosts/"+url.PathEscape(vhost), "")
+func (m *managementAPI) deleteVhost(ctx context.Context, vhost string) error {
+	return m.sendRequest(ctx, http.MethodDelete, "/api/vhosts/"+url.PathEscape(vhost), "")
 }
 
-func (m *managementAPI) call(ctx context.Context, method, path, body string) error {
+func (m *managementAPI) sendRequest(ctx context.Context, method, path, body string) error {
 	ctx, cancel := context.WithTimeout(ctx, cleanupWithin)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, m.base+path, bytes.NewBufferString(body))

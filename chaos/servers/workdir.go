@@ -47,9 +47,9 @@ func makeWorkDir(base string) (*workDir, error) {
 	return d, nil
 }
 
-// remove deletes the directory, unless it is kept, and only then frees its lock. It tries again,
+// removeDir deletes the directory, unless it is kept, and only then frees its lock. It tries again,
 // because Erlang may write a last file while it ends.
-func (w *workDir) remove() error {
+func (w *workDir) removeDir() error {
 	if w.keep {
 		return w.lock.Close()
 	}
@@ -61,9 +61,9 @@ func (w *workDir) remove() error {
 	return errors.Join(err, w.lock.Close())
 }
 
-// sweep removes the directories of processes that no longer live, after killing the processes that
+// sweepWorkDirs removes the directories of processes that no longer live, after killing the processes that
 // still run in them (normally none). It leaves directories of other users alone.
-func sweep(base string, log *lineLog) error {
+func sweepWorkDirs(base string, log *lineLog) error {
 	var errs []error
 	found, err := filepath.Glob(filepath.Join(base, dirPrefix+"*"))
 	if err != nil {
@@ -113,14 +113,14 @@ func baseDir() (string, error) {
 	if path, err = filepath.EvalSymlinks(path); err != nil {
 		return "", err
 	}
-	if os.Geteuid() == 0 && !passable(path) {
+	if os.Geteuid() == 0 && !isTraversable(path) {
 		return filepath.EvalSymlinks("/tmp")
 	}
 	return path, nil
 }
 
-// passable reports whether every user can reach the directory's content.
-func passable(dir string) bool {
+// isTraversable reports whether every user can reach the directory's content.
+func isTraversable(dir string) bool {
 	for {
 		info, err := os.Stat(dir)
 		if err != nil || info.Mode().Perm()&0o001 == 0 {
@@ -141,17 +141,17 @@ func killedText(n int) string {
 	return fmt.Sprintf(" (%d processes still ran in it)", n)
 }
 
-// tail returns the end of a log file, for errors that outlive the file.
-func tail(path string) string {
+// logTail returns the end of a log file, for errors that outlive the file.
+func logTail(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return ""
 	}
-	return ending(string(data))
+	return lastLines(string(data))
 }
 
-// ending returns the last lines of a text.
-func ending(text string) string {
+// lastLines returns the last lines of a text.
+func lastLines(text string) string {
 	const most = 2000
 	if len(text) > most {
 		text = text[len(text)-most:]

@@ -50,7 +50,7 @@ type Judgement struct {
 func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
 	quarter := (to - from) / 4
 	at := func(n int) time.Duration { return from + time.Duration(n)*quarter }
-	second, last := s.between(at(1), at(2)), s.between(at(3), to)
+	second, last := s.valuesBetween(at(1), at(2)), s.valuesBetween(at(3), to)
 	switch {
 	case s.Rule == Told:
 		return Judgement{Text: "shown, not judged"}
@@ -60,24 +60,26 @@ func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
 		return s.perExecution(executions, at)
 	}
 	j := Judgement{Judged: true, Before: Median(second), After: Median(last)}
-	j.Grows = s.exceeds(j.Before, j.After)
-	j.Text = fmt.Sprintf("flat: median %s in the second quarter, %s in the last", s.in(j.Before), s.in(j.After))
+	j.Grows = s.exceedsTolerance(j.Before, j.After)
+	j.Text = fmt.Sprintf("flat: median %s in the second quarter, %s in the last", s.formatValue(j.Before), s.formatValue(j.After))
 	if j.Grows {
-		j.Text = fmt.Sprintf("grows: median %s in the second quarter, %s in the last; %s would be allowed", s.in(j.Before), s.in(j.After), s.in(j.Before*Tolerance+s.Slack))
+		j.Text = fmt.Sprintf("grows: median %s in the second quarter, %s in the last; %s would be allowed", s.formatValue(j.Before), s.formatValue(j.After), s.formatValue(j.Before*Tolerance+s.Slack))
 		return j
 	}
-	if grew, lives, b, a := s.lives(from, to); lives >= fewestLives {
+	if grew, lives, b, a := s.countGrowingLives(from, to); lives >= fewestLives {
 		j.Text += fmt.Sprintf("; %d of %d long lives flat", lives-grew, lives)
 		if 2*grew > lives {
 			j.Grows, j.Before, j.After = true, b, a
-			j.Text = fmt.Sprintf("grows from each start of the process: in %d of %d lives, in the longest of them from %s in its second quarter to %s in its last", grew, lives, s.in(b), s.in(a))
+			j.Text = fmt.Sprintf("grows from each start of the process: in %d of %d lives, in the longest of them from %s in its second quarter to %s in its last", grew, lives, s.formatValue(b), s.formatValue(a))
 		}
 	}
 	return j
 }
 
-// exceeds says that a median is too far above an earlier one.
-func (s *Series) exceeds(before, after float64) bool { return after > before*Tolerance+s.Slack }
+// exceedsTolerance says that a median is too far above an earlier one.
+func (s *Series) exceedsTolerance(before, after float64) bool {
+	return after > before*Tolerance+s.Slack
+}
 
 // longLife is how long a process must have lived for its life to be judged. fewestLives is how many
 // such lives there must be: one of them may happen to end with an outage.
@@ -86,9 +88,9 @@ const (
 	fewestLives = 3
 )
 
-// lives counts the lives of the process that are long enough, and those in which the series grew.
+// countGrowingLives counts the lives of the process that are long enough, and those in which the series grew.
 // before and after are the medians of the longest life with growth.
-func (s *Series) lives(from, to time.Duration) (grew, all int, before, after float64) {
+func (s *Series) countGrowingLives(from, to time.Duration) (grew, all int, before, after float64) {
 	var longest time.Duration
 	for i, begin := range s.Starts {
 		end := to
@@ -100,13 +102,13 @@ func (s *Series) lives(from, to time.Duration) (grew, all int, before, after flo
 		if end-begin < longLife {
 			continue
 		}
-		second, last := s.between(begin+quarter, begin+2*quarter), s.between(begin+3*quarter, end)
+		second, last := s.valuesBetween(begin+quarter, begin+2*quarter), s.valuesBetween(begin+3*quarter, end)
 		if len(second) < fewestPoints || len(last) < fewestPoints {
 			continue
 		}
 		all++
 		b, a := Median(second), Median(last)
-		if !s.exceeds(b, a) {
+		if !s.exceedsTolerance(b, a) {
 			continue
 		}
 		grew++
@@ -120,7 +122,7 @@ func (s *Series) lives(from, to time.Duration) (grew, all int, before, after flo
 // perExecution compares the growth for each execution.
 func (s *Series) perExecution(executions *Series, at func(int) time.Duration) Judgement {
 	growth := func(n int) (float64, bool) {
-		values, done := s.between(at(n), at(n+1)), executions.between(at(n), at(n+1))
+		values, done := s.valuesBetween(at(n), at(n+1)), executions.valuesBetween(at(n), at(n+1))
 		if len(values) < 2 || len(done) < 2 {
 			return 0, false
 		}
@@ -136,16 +138,16 @@ func (s *Series) perExecution(executions *Series, at func(int) time.Duration) Ju
 		return Judgement{Text: "too few executions to judge growth by"}
 	}
 	j := Judgement{Judged: true, Before: before, After: after}
-	j.Text = fmt.Sprintf("grows with the executions: %s for each in the second quarter, %s in the last", s.in(before), s.in(after))
+	j.Text = fmt.Sprintf("grows with the executions: %s for each in the second quarter, %s in the last", s.formatValue(before), s.formatValue(after))
 	if after > before*perExecutionTolerance+s.Slack {
 		j.Grows = true
-		j.Text = fmt.Sprintf("grows faster than the executions: %s for each in the second quarter, %s in the last", s.in(before), s.in(after))
+		j.Text = fmt.Sprintf("grows faster than the executions: %s for each in the second quarter, %s in the last", s.formatValue(before), s.formatValue(after))
 	}
 	return j
 }
 
-// in writes a value in the series' unit.
-func (s *Series) in(v float64) string { return InUnit(v, s.Unit) }
+// formatValue writes a value in the series' unit.
+func (s *Series) formatValue(v float64) string { return InUnit(v, s.Unit) }
 
 // InUnit writes a value with a series' unit, for readers.
 func InUnit(v float64, unit string) string {

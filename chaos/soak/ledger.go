@@ -14,8 +14,8 @@ import (
 // each ends. It needs two bits for each request, and more only for executions that have not ended.
 // It is for one task.
 type Ledger struct {
-	created, ended bits
-	alive          map[execution.ID]open
+	created, ended bitSet
+	alive          map[execution.ID]openChain
 	// Rows counts created rows. Ends counts chains by their last status.
 	Rows int
 	Ends map[execution.Status]int
@@ -30,16 +30,16 @@ type Ledger struct {
 	latency []float64
 }
 
-// open is a chain that has not ended.
-type open struct {
+// openChain is a chain that has not ended.
+type openChain struct {
 	number int
 	since  time.Duration
 }
 
-// bits is a set of numbers.
-type bits []uint64
+// bitSet is a set of numbers.
+type bitSet []uint64
 
-func (b *bits) set(n int) (again bool) {
+func (b *bitSet) setBit(n int) (again bool) {
 	for len(*b) <= n/64 {
 		*b = append(*b, 0)
 	}
@@ -48,11 +48,11 @@ func (b *bits) set(n int) (again bool) {
 	return again
 }
 
-func (b bits) has(n int) bool { return n/64 < len(b) && b[n/64]&(1<<(n%64)) != 0 }
+func (b bitSet) hasBit(n int) bool { return n/64 < len(b) && b[n/64]&(1<<(n%64)) != 0 }
 
 // NewLedger returns an empty ledger.
 func NewLedger() *Ledger {
-	return &Ledger{alive: make(map[execution.ID]open), Ends: make(map[execution.Status]int)}
+	return &Ledger{alive: make(map[execution.ID]openChain), Ends: make(map[execution.Status]int)}
 }
 
 // Number is the number of the request with a stored idempotency key; false if the key is not one of
@@ -74,22 +74,22 @@ func (l *Ledger) Observe(e *history.Event) {
 		}
 		n, ours := Number(e.Key)
 		if !ours {
-			l.wrong("execution %d has the idempotency key %q, which nobody sent", e.Execution, e.Key)
+			l.recordMismatch("execution %d has the idempotency key %q, which nobody sent", e.Execution, e.Key)
 			return
 		}
-		if l.created.set(n) {
-			l.wrong("request %d became a second execution, %d", n, e.Execution)
+		if l.created.setBit(n) {
+			l.recordMismatch("request %d became a second execution, %d", n, e.Execution)
 			return
 		}
 		l.Created++
-		l.alive[e.Chain] = open{n, e.At}
+		l.alive[e.Chain] = openChain{n, e.At}
 	case history.Orchestrated:
 		o, known := l.alive[e.Chain]
 		if !known || e.Related != 0 {
 			return
 		}
 		delete(l.alive, e.Chain)
-		l.ended.set(o.number)
+		l.ended.setBit(o.number)
 		l.Ended++
 		l.Ends[e.From]++
 		l.latency = append(l.latency, (e.At - o.since).Seconds())
@@ -101,7 +101,7 @@ func (l *Ledger) Observe(e *history.Event) {
 	}
 }
 
-func (l *Ledger) wrong(format string, args ...any) {
+func (l *Ledger) recordMismatch(format string, args ...any) {
 	if l.twice == "" {
 		l.twice = fmt.Sprintf(format, args...)
 	}
@@ -128,11 +128,11 @@ func (l *Ledger) Balance(sent int, accepted func(int) bool) (wrong []string) {
 	lost, first, unended, still := 0, -1, 0, -1
 	for n := range sent {
 		switch {
-		case accepted(n) && !l.created.has(n):
+		case accepted(n) && !l.created.hasBit(n):
 			if lost++; first < 0 {
 				first = n
 			}
-		case l.created.has(n) && !l.ended.has(n):
+		case l.created.hasBit(n) && !l.ended.hasBit(n):
 			if unended++; still < 0 {
 				still = n
 			}
@@ -150,17 +150,17 @@ func (l *Ledger) Balance(sent int, accepted func(int) bool) (wrong []string) {
 // Accepted is the set of requests that were answered with an execution. The zero value is empty. It
 // is for one task.
 type Accepted struct {
-	is bits
+	is bitSet
 	// N is the size of the set.
 	N int
 }
 
 // Add adds a number.
 func (a *Accepted) Add(n int) {
-	if !a.is.set(n) {
+	if !a.is.setBit(n) {
 		a.N++
 	}
 }
 
 // Has says whether a number was accepted.
-func (a *Accepted) Has(n int) bool { return a.is.has(n) }
+func (a *Accepted) Has(n int) bool { return a.is.hasBit(n) }

@@ -94,8 +94,8 @@ type Plan struct {
 	Strikes []Strike
 }
 
-// round is one strike of every kind on every part, without times.
-func (c *Cluster) round() (kills, others []Strike) {
+// roundStrikes is one strike of every kind on every part, without times.
+func (c *Cluster) roundStrikes() (kills, others []Strike) {
 	var processes []string
 	for n := range c.Executors {
 		processes = append(processes, fmt.Sprintf("executor-%d", n+1))
@@ -109,19 +109,19 @@ func (c *Cluster) round() (kills, others []Strike) {
 			ends = append(ends, healthProbes)
 		}
 		for _, end := range ends {
-			others = append(others, Strike{What: Cut, Part: p + " – " + end, faults: []string{cut(p, end)}, ends: "for"})
+			others = append(others, Strike{What: Cut, Part: p + " – " + end, faults: []string{partitionFault(p, end)}, ends: "for"})
 		}
 	}
 	for _, server := range []string{"database", "broker"} {
 		kills = append(kills, Strike{What: Kill, Part: server, faults: []string{server + ": kill"}, ends: "for"})
 		// No kind of fault pauses a server. Cutting it off from all processes has the same effect:
 		// connections stay open, and nothing answers.
-		others = append(others, Strike{What: Pause, Part: server, faults: []string{cut("every executor", server), cut("every worker", server)}, ends: "for"})
+		others = append(others, Strike{What: Pause, Part: server, faults: []string{partitionFault("every executor", server), partitionFault("every worker", server)}, ends: "for"})
 	}
 	return kills, others
 }
 
-func cut(process, end string) string {
+func partitionFault(process, end string) string {
 	return fmt.Sprintf("partition: {cut: %s, from: [%s], direction: both}", process, end)
 }
 
@@ -130,7 +130,7 @@ func cut(process, end string) string {
 func Draw(seed uint64, lasts time.Duration, c Cluster) *Plan {
 	p := &Plan{Seed: seed, For: lasts, Cluster: c}
 	r := rand.New(rand.NewPCG(seed, uint64(lasts)))
-	kills, others := c.round()
+	kills, others := c.roundStrikes()
 	round := slices.Concat(kills, others)
 	faults := 0
 	for i := range round {
@@ -144,36 +144,36 @@ func Draw(seed uint64, lasts time.Duration, c Cluster) *Plan {
 	}
 	p.Rounds = min(p.Rounds, mostFaults/faults)
 	for range p.Rounds {
-		p.Strikes = append(p.Strikes, shuffled(r, round)...)
+		p.Strikes = append(p.Strikes, shuffledStrikes(r, round)...)
 	}
 	if p.Rounds == 0 {
-		p.Strikes = shuffled(r, kills)
+		p.Strikes = shuffledStrikes(r, kills)
 		if more := int(room/leastSlot) - len(kills); more > 0 {
-			p.Strikes = append(p.Strikes, shuffled(r, others)[:min(more, len(others))]...)
+			p.Strikes = append(p.Strikes, shuffledStrikes(r, others)[:min(more, len(others))]...)
 		}
 	}
 	slot := room / time.Duration(len(p.Strikes))
 	for i := range p.Strikes {
 		s := &p.Strikes[i]
-		s.For = drawn(r, time.Second, min(slot/2, 8*time.Second))
+		s.For = randomDuration(r, time.Second, min(slot/2, 8*time.Second))
 		if strings.HasSuffix(s.Part, " – "+healthProbes) {
 			s.For = min(max(s.For, probed), slot*4/5).Round(100 * time.Millisecond)
 		}
 		if s.What == Kill {
-			s.For = drawn(r, 500*time.Millisecond, min(slot/3, 3*time.Second))
+			s.For = randomDuration(r, 500*time.Millisecond, min(slot/3, 3*time.Second))
 		}
-		s.At = (quiet + time.Duration(i)*slot + drawn(r, 0, slot/8)).Round(time.Millisecond)
+		s.At = (quiet + time.Duration(i)*slot + randomDuration(r, 0, slot/8)).Round(time.Millisecond)
 	}
 	return p
 }
 
-func shuffled(r *rand.Rand, of []Strike) []Strike {
+func shuffledStrikes(r *rand.Rand, of []Strike) []Strike {
 	of = slices.Clone(of)
 	r.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
 	return of
 }
 
-func drawn(r *rand.Rand, least, most time.Duration) time.Duration {
+func randomDuration(r *rand.Rand, least, most time.Duration) time.Duration {
 	if most <= least {
 		return least
 	}

@@ -185,7 +185,7 @@ func (r *Result) Parts() (parts []string, counts map[string]map[string]int) {
 			counts[s.Part][s.What]++
 		}
 	}
-	slices.SortFunc(parts, func(a, b string) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(a, b)) })
+	slices.SortFunc(parts, func(a, b string) int { return cmp.Or(partRank(a)-partRank(b), cmp.Compare(a, b)) })
 	return parts, counts
 }
 
@@ -203,8 +203,8 @@ func (r *Result) Missed() (all []string) {
 	return slices.DeleteFunc(all, func(name string) bool { return touched[name] })
 }
 
-// rank puts processes before servers, and both before links.
-func rank(part string) int {
+// partRank puts processes before servers, and both before links.
+func partRank(part string) int {
 	switch {
 	case strings.Contains(part, " – "):
 		return 2

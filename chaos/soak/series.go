@@ -81,8 +81,8 @@ func (s *Series) Drawn(most int) []Point {
 	return out
 }
 
-// between are the values between two moments.
-func (s *Series) between(from, to time.Duration) (values []float64) {
+// valuesBetween are the values between two moments.
+func (s *Series) valuesBetween(from, to time.Duration) (values []float64) {
 	for _, p := range s.points {
 		out := slices.ContainsFunc(s.Without, func(w Span) bool { return p.At >= w.From && p.At < w.To })
 		if p.At >= from && p.At < to && !out {

@@ -31,9 +31,9 @@ func newGate(what string, places int) *gate {
 	return &gate{what: what, places: make(chan struct{}, places), patience: placeWait}
 }
 
-// enter waits for a place, in the order of arrival. It returns a function that gives the place
+// takePlace waits for a place, in the order of arrival. It returns a function that gives the place
 // back, or the refusal.
-func (g *gate) enter(ctx context.Context) (leave func(), problem *Problem) {
+func (g *gate) takePlace(ctx context.Context) (leave func(), problem *Problem) {
 	leave = func() { <-g.places }
 	select {
 	case g.places <- struct{}{}:
@@ -49,7 +49,7 @@ func (g *gate) enter(ctx context.Context) (leave func(), problem *Problem) {
 		case <-ctx.Done():
 		}
 	}
-	return nil, unavailable("Too many requests at once",
+	return nil, serviceUnavailable("Too many requests at once",
 		fmt.Sprintf("This executor is busy with all the %s that it does at once (%d). Nothing was changed. Send the request again, or to another executor.", g.what, cap(g.places)), 1)
 }
 
@@ -78,8 +78,8 @@ func isList(path string) bool {
 	return false
 }
 
-// class is the gate of a request, nil for none.
-func (g *gates) class(path string, r *http.Request) *gate {
+// gateFor is the gate of a request, nil for none.
+func (g *gates) gateFor(path string, r *http.Request) *gate {
 	reads := r.Method == http.MethodGet || r.Method == http.MethodHead
 	switch {
 	case path == "/api/v1/changes":
@@ -96,15 +96,15 @@ func (g *gates) class(path string, r *http.Request) *gate {
 	return g.writes
 }
 
-// admitted passes a request on when its text can be read and a place of its class is free. It reads
+// admissionHandler passes a request on when its text can be read and a place of its class is free. It reads
 // a small body before taking the place, so that a client that sends slowly holds no place.
-func (s *Server) admitted(path string, next http.Handler) http.Handler {
+func (s *Server) admissionHandler(path string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if problem := legible(r); problem != nil {
-			problem.write(w)
+		if problem := checkTexts(r); problem != nil {
+			problem.writeTo(w)
 			return
 		}
-		g := s.gates.class(path, r)
+		g := s.gates.gateFor(path, r)
 		if g == nil {
 			next.ServeHTTP(w, r)
 			return
@@ -115,14 +115,14 @@ func (s *Server) admitted(path string, next http.Handler) http.Handler {
 		} else if r.ContentLength > 0 {
 			data := make([]byte, r.ContentLength)
 			if _, err := io.ReadFull(r.Body, data); err != nil {
-				incomplete().write(w)
+				incompleteBody().writeTo(w)
 				return
 			}
 			r.Body = io.NopCloser(bytes.NewReader(data))
 		}
-		leave, problem := g.enter(r.Context())
+		leave, problem := g.takePlace(r.Context())
 		if problem != nil {
-			problem.write(w)
+			problem.writeTo(w)
 			return
 		}
 		defer leave()
@@ -130,8 +130,8 @@ func (s *Server) admitted(path string, next http.Handler) http.Handler {
 	})
 }
 
-// legible refuses texts that could not be read, so that no handler and no database gets them.
-func legible(r *http.Request) *Problem {
+// checkTexts refuses texts that could not be read, so that no handler and no database gets them.
+func checkTexts(r *http.Request) *Problem {
 	if why := badText(r.URL.Path); why != "" {
 		return badRequest("The path can't be used.", FieldError{Field: "path", Detail: why})
 	}
@@ -186,15 +186,15 @@ func badText(text string) string {
 	return ""
 }
 
-// shares counts how much of something each client address holds, so that no client holds all of it.
-type shares struct {
+// shareCounter counts how much of something each client address holds, so that no client holds all of it.
+type shareCounter struct {
 	mu   sync.Mutex
 	held map[string]int
 }
 
-// take takes a share for the client of a request. It returns a function that gives it back, or
+// takeShare takes a share for the client of a request. It returns a function that gives it back, or
 // false if the client already has `most`.
-func (s *shares) take(r *http.Request, most int) (leave func(), ok bool) {
+func (s *shareCounter) takeShare(r *http.Request, most int) (leave func(), ok bool) {
 	client, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
 		client = r.RemoteAddr

@@ -83,18 +83,18 @@ func TestListsWaitForAPlaceAndLeaveSubmissionsTheirs(t *testing.T) {
 func TestWhoWaitsForAPlaceLeavesTheQueueWithItsClient(t *testing.T) {
 	g := newGate("lists", 1)
 	g.patience = time.Hour
-	leave, _ := g.enter(t.Context())
+	leave, _ := g.takePlace(t.Context())
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, problem := g.enter(gone); problem == nil || g.waiting.Load() != 0 {
+	if _, problem := g.takePlace(gone); problem == nil || g.waiting.Load() != 0 {
 		t.Errorf("a client that left: %v, %d wait", problem, g.waiting.Load())
 	}
 	leave()
-	if _, problem := g.enter(t.Context()); problem != nil {
+	if _, problem := g.takePlace(t.Context()); problem != nil {
 		t.Errorf("the place was not given back: %+v", problem)
 	}
 	g.waiting.Store(queueOfRequests)
-	if _, problem := g.enter(t.Context()); problem == nil {
+	if _, problem := g.takePlace(t.Context()); problem == nil {
 		t.Error("more wait than may")
 	}
 }
@@ -201,8 +201,8 @@ func TestReadingABodyEndsWithItsClient(t *testing.T) {
 	b, ok := parseBody(ctx, fill(`{"executions":[`, `{"action_ref":"core.echo"},`, 1<<20, `]}`)())
 	read := 0
 	if ok {
-		b.object("", []string{"executions"}, "executions", func(pointer string) {
-			b.items(pointer, 1e6, func(string) { read++ })
+		b.readObject("", []string{"executions"}, "executions", func(pointer string) {
+			b.readItems(pointer, 1e6, func(string) { read++ })
 		})
 	}
 	if read > 0 || b.close() {

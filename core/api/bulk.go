@@ -55,9 +55,9 @@ const (
 // /api/v1/executions/count?action_ref=R&status=S&failure_reason=F&created_from=T&created_to=T&ended_from=T&ended_to=T&before=ID.
 func (s *Server) countExecutions(w http.ResponseWriter, r *http.Request) *Problem {
 	var f executionFilter
-	problem := readQuery(r, append(f.parameters(), parameter{"before", number64(&f.query.Before)}))
+	problem := readQuery(r, append(f.queryParameters(), parameter{"before", readID(&f.query.Before)}))
 	if problem == nil {
-		problem = f.check("")
+		problem = f.checkFilter("")
 	}
 	if problem != nil {
 		return problem
@@ -92,7 +92,7 @@ type bulkCommand func(ctx context.Context, r *http.Request, rows []store.Listed,
 
 // serveBulk answers a request by filter. A nil command only counts.
 func (s *Server) serveBulk(w http.ResponseWriter, r *http.Request, q store.ExecutionQuery, command bulkCommand) *Problem {
-	leave, problem := s.gates.bulk.enter(r.Context())
+	leave, problem := s.gates.bulk.takePlace(r.Context())
 	if problem != nil {
 		return problem
 	}
@@ -109,7 +109,7 @@ func (s *Server) serveBulk(w http.ResponseWriter, r *http.Request, q store.Execu
 		if len(rows) > mostCounted {
 			rows, next, left = rows[:mostCounted], rows[mostCounted-1].ID, true
 		}
-		return respond(w, http.StatusOK, executionCount{Count: len(rows), More: left, Next: next})
+		return respondJSON(w, http.StatusOK, executionCount{Count: len(rows), More: left, Next: next})
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), bulkStepTime)
 	defer cancel()
@@ -121,7 +121,7 @@ func (s *Server) serveBulk(w http.ResponseWriter, r *http.Request, q store.Execu
 	if handled < len(rows) {
 		result.More, result.Next = true, rows[handled-1].ID
 	}
-	return respond(w, http.StatusOK, result)
+	return respondJSON(w, http.StatusOK, result)
 }
 
 // executionFilter reads a filter of executions, from a query or from a body.
@@ -130,8 +130,8 @@ type executionFilter struct {
 	given bool
 }
 
-// parameters are the fields of a filter, all of them texts.
-func (e *executionFilter) parameters() []parameter {
+// queryParameters are the fields of a filter, all of them texts.
+func (e *executionFilter) queryParameters() []parameter {
 	q := &e.query
 	all := []parameter{
 		{"action_ref", func(text string) error {
@@ -154,12 +154,12 @@ func (e *executionFilter) parameters() []parameter {
 	return all
 }
 
-// check refuses a filter that has no field, or a period that ends before it begins. Names of fields
+// checkFilter refuses a filter that has no field, or a period that ends before it begins. Names of fields
 // begin with prefix.
-func (e *executionFilter) check(prefix string) *Problem {
+func (e *executionFilter) checkFilter(prefix string) *Problem {
 	if !e.given {
 		var names []string
-		for _, p := range e.parameters() {
+		for _, p := range e.queryParameters() {
 			names = append(names, p.name)
 		}
 		return badRequest("The request does not say which executions. Give at least one of " + strings.Join(names, ", ") + ".")
@@ -212,7 +212,7 @@ func readMoment(into *time.Time) func(string) error {
 func readCommand(w http.ResponseWriter, r *http.Request) (q store.ExecutionQuery, dryRun bool, problem *Problem) {
 	var filter executionFilter
 	filter.query.Limit = largestBulk // without a body
-	parameters := filter.parameters()
+	parameters := filter.queryParameters()
 	var allowed []string
 	for _, p := range parameters {
 		allowed = append(allowed, p.name)
@@ -223,22 +223,22 @@ func readCommand(w http.ResponseWriter, r *http.Request) (q store.ExecutionQuery
 			if !given {
 				continue
 			}
-			if text, ok := b.text(f); ok {
+			if text, ok := b.readText(f); ok {
 				if err := p.read(text); err != nil {
-					b.refuse(f.pointer, f.at, fmt.Sprintf("can't be used: %q: %v", yamlfile.Cut(text), err))
+					b.refuseAt(f.pointer, f.at, fmt.Sprintf("can't be used: %q: %v", yamlfile.Cut(text), err))
 				}
 			}
 		}
-		filter.query.Before = execution.ID(b.whole(fields, "before", 1, math.MaxInt64, false))
-		filter.query.Limit = cmp.Or(int(b.whole(fields, "limit", 1, largestBulk, false)), largestBulk)
+		filter.query.Before = execution.ID(b.readIntegerField(fields, "before", 1, math.MaxInt64, false))
+		filter.query.Limit = cmp.Or(int(b.readIntegerField(fields, "limit", 1, largestBulk, false)), largestBulk)
 		if f, given := fields["dry_run"]; given {
-			if dryRun = f.raw[0] == 't'; f.kind() != "a boolean" {
-				b.refuse(f.pointer, f.at, "must be true or false, is "+f.kind())
+			if dryRun = f.raw[0] == 't'; f.kindName() != "a boolean" {
+				b.refuseAt(f.pointer, f.at, "must be true or false, is "+f.kindName())
 			}
 		}
 	})
 	if problem == nil {
-		problem = filter.check("/")
+		problem = filter.checkFilter("/")
 	}
 	return filter.query, dryRun, problem
 }
@@ -255,7 +255,7 @@ func (s *Server) selectExecutions(r *http.Request, q store.ExecutionQuery) (rows
 			q.After = floor
 		}
 		var page []store.Listed
-		if page, err = s.listed(r, q); err != nil {
+		if page, err = s.readListed(r, q); err != nil {
 			break
 		}
 		rows = append(rows, page...)
@@ -269,7 +269,7 @@ func (s *Server) selectExecutions(r *http.Request, q store.ExecutionQuery) (rows
 // idBounds returns the ids between which all executions are that a filter may still select: above
 // floor and below top.
 func (s *Server) idBounds(r *http.Request, q *store.ExecutionQuery) (floor, top execution.ID, err error) {
-	newest, err := s.listed(r, store.ExecutionQuery{Limit: 1})
+	newest, err := s.readListed(r, store.ExecutionQuery{Limit: 1})
 	if err != nil || len(newest) == 0 {
 		return 0, 1, err
 	}
@@ -304,7 +304,7 @@ func (s *Server) searchCreated(r *http.Request, newest execution.ID, moment time
 	high = newest
 	for low < high {
 		middle := high - (high-low)/2
-		rows, err := s.listed(r, store.ExecutionQuery{Before: middle + 1, Limit: 1})
+		rows, err := s.readListed(r, store.ExecutionQuery{Before: middle + 1, Limit: 1})
 		switch {
 		case err != nil:
 			return 0, 0, err
@@ -363,7 +363,7 @@ func (s *Server) retryRefusal(r *http.Request, row *store.Listed) (string, error
 		return "", nil
 	}
 	// Another attempt may have followed. Then the chain is retried by its last row.
-	ctx, cancel := s.statement(r)
+	ctx, cancel := s.statementContext(r)
 	defer cancel()
 	chain, err := s.Store.Chain(ctx, row.ID)
 	if err == nil && len(chain) > 0 && chain[len(chain)-1].ID != row.ID {
@@ -378,7 +378,7 @@ func (s *Server) retryLast(ctx context.Context, r *http.Request, ids []execution
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	rows, err := s.listed(r, store.ExecutionQuery{IDs: ids, WithParameters: true})
+	rows, err := s.readListed(r, store.ExecutionQuery{IDs: ids, WithParameters: true})
 	if err != nil {
 		return 0, err
 	}
@@ -402,18 +402,18 @@ func (s *Server) retryLast(ctx context.Context, r *http.Request, ids []execution
 			result.Refused[refusedUnreadable]++
 			continue
 		}
-		item := sameAgain(&row.Execution)
+		item := repetitionOf(&row.Execution)
 		if limits, found := asked[row.Original]; found {
 			item.Limits = limits
 		}
-		item.Actor = actor(r)
+		item.Actor = actorName(r)
 		// The two spaces keep the key apart from every key of a client.
 		item.IdempotencyKey = fmt.Sprintf("%s  retry/%d", item.ActionRef, row.Chain())
 		requests = append(requests, submitRequest{item: item})
 		bytes += len(item.Parameters)
 	}
 	for len(requests) > 0 {
-		n := s.piece(requests)
+		n := s.nextPieceSize(requests)
 		items := make([]store.NewExecution, n)
 		for i := range items {
 			items[i] = requests[i].item
@@ -459,7 +459,7 @@ func (s *Server) cancelListed(ctx context.Context, r *http.Request, rows []store
 			result.Refused[refusedCanceling]++
 			continue
 		}
-		answer, err := s.Submitter.Cancel(ctx, row.ID, actor(r))
+		answer, err := s.Submitter.Cancel(ctx, row.ID, actorName(r))
 		switch {
 		case err != nil:
 			return i, err

@@ -338,7 +338,7 @@ func TestBulkRunsOneRequestAtATime(t *testing.T) {
 	server := NewServer(o)
 	server.gates.bulk.patience = time.Millisecond
 	b.Handler = server.Handler()
-	leave, _ := server.gates.bulk.enter(t.Context())
+	leave, _ := server.gates.bulk.takePlace(t.Context())
 	if a := b.count(`"status":"failed"`); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.text, "requests by filter") {
 		t.Errorf("beside another one: %d %s", a.status, a.text)
 	}

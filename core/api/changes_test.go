@@ -350,7 +350,7 @@ func TestNoClientAddressHoldsAllStreams(t *testing.T) {
 	// Another address still gets places.
 	r := httptest.NewRequest(http.MethodGet, changesPath, http.NoBody)
 	r.RemoteAddr = "192.0.2.7:1"
-	leave, problem := s.server.place(r)
+	leave, problem := s.server.takeStreamPlace(r)
 	if problem != nil {
 		t.Fatalf("another address: %+v", problem)
 	}

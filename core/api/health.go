@@ -14,14 +14,14 @@ import (
 // checkTimeout bounds one check of /readyz: clients have a timeout of their own.
 const checkTimeout = 2 * time.Second
 
-// healthz says that the process is up, and nothing of its surroundings: a restart would not bring a
+// serveHealthz says that the process is up, and nothing of its surroundings: a restart would not bring a
 // database back.
-func healthz(w http.ResponseWriter, _ *http.Request) {
+func serveHealthz(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, "application/json", http.StatusOK, map[string]string{"status": "up"})
 }
 
-// readyz says whether the process can do its work, and lists the failing checks if it can't.
-func (s *Server) readyz(w http.ResponseWriter, r *http.Request) { ReadyHandler(s.Checks)(w, r) }
+// serveReadyz says whether the process can do its work, and lists the failing checks if it can't.
+func (s *Server) serveReadyz(w http.ResponseWriter, r *http.Request) { ReadyHandler(s.Checks)(w, r) }
 
 // Remark is an error of a check that found something to report, but nothing that keeps the process
 // from its work.
@@ -65,11 +65,11 @@ func ReadyHandler(checks []Check, isolation ...any) http.HandlerFunc {
 // anything here, and executors and Prometheus use whichever name they have.
 func HealthHandler(checks []Check, metrics http.Handler, isolation ...any) http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("/healthz", methods{http.MethodGet: everybody(healthz)})
-	mux.Handle("/readyz", methods{http.MethodGet: everybody(ReadyHandler(checks, isolation...))})
+	mux.Handle("/healthz", methods{http.MethodGet: openEndpoint(serveHealthz)})
+	mux.Handle("/readyz", methods{http.MethodGet: openEndpoint(ReadyHandler(checks, isolation...))})
 	mux.Handle("/metrics", metrics)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		notFound("There are /healthz, /readyz and /metrics.").write(w)
+		notFound("There are /healthz, /readyz and /metrics.").writeTo(w)
 	})
 	return mux
 }
@@ -136,12 +136,12 @@ func SchemaCheck(ready func(ctx context.Context) error) Check {
 func StartingHandler(playbooks http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/playbooks/", playbooks)
-	mux.Handle("/healthz", methods{http.MethodGet: everybody(healthz)})
-	mux.Handle("/readyz", methods{http.MethodGet: everybody(ReadyHandler([]Check{{"database", func(context.Context) error {
+	mux.Handle("/healthz", methods{http.MethodGet: openEndpoint(serveHealthz)})
+	mux.Handle("/readyz", methods{http.MethodGet: openEndpoint(ReadyHandler([]Check{{"database", func(context.Context) error {
 		return errors.New("not connected yet")
 	}}}))})
 	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
-		unavailable("The executor is starting", "Nothing was changed. Send the request again.", 2).write(w)
+		serviceUnavailable("The executor is starting", "Nothing was changed. Send the request again.", 2).writeTo(w)
 	})
 	return mux
 }

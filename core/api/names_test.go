@@ -40,8 +40,8 @@ func TestAnswersNameWorkersBesideTheirIDs(t *testing.T) {
 func TestTheStreamOfChangesNamesWorkers(t *testing.T) {
 	s := NewServer(Options{Config: config.Default(config.Hardened), WorkerName: func(execution.WorkerID) string { return "shell-7" }})
 	var said strings.Builder
-	out := &events{w: &said, view: s.viewTransition}
-	out.change(&store.Change{Execution: 1, Transition: store.Transition{To: execution.Running, Worker: 7}})
+	out := &eventWriter{w: &said, view: s.viewTransition}
+	out.writeChange(&store.Change{Execution: 1, Transition: store.Transition{To: execution.Running, Worker: 7}})
 	if !strings.Contains(said.String(), `"worker":7,"worker_name":"shell-7"`) {
 		t.Errorf("the stream says %s", said.String())
 	}

@@ -122,9 +122,9 @@ func TestOpenAPIReferences(t *testing.T) {
 func TestOpenAPIHasEveryField(t *testing.T) {
 	schemas := readDocument(t).Components.Schemas
 	for name, value := range map[string]any{
-		"Execution": executionView{}, "ListedExecution": listedView{}, "Unreadable": unreadableView{}, "ListedDeadLetter": listedLetterView{}, "Result": resultView{}, "Created": created{}, "BatchResult": batchResult{}, "Transition": transitionView{}, "Change": changeView{},
+		"Execution": executionView{}, "ListedExecution": listedView{}, "Unreadable": unreadableView{}, "ListedDeadLetter": listedLetterView{}, "Result": resultView{}, "Created": createdView{}, "BatchResult": batchResult{}, "Transition": transitionView{}, "Change": changeView{},
 		"Action": actionView{}, "NewAction": newActionView{}, "Worker": workerView{}, "Capabilities": capabilitiesView{}, "Health": healthView{},
-		"DeadLetter": deadLetterView{}, "Observation": observationView{}, "Replayed": replayed{}, "DeadLetterSummary": deadLetterSummaryView{}, "DeadLetterGroup": deadLetterGroupView{}, "Discarded": discarded{}, "ExecutionCount": executionCount{}, "BulkResult": bulkResult{}, "Problem": Problem{}, "FieldError": FieldError{},
+		"DeadLetter": deadLetterView{}, "Observation": observationView{}, "Replayed": replayView{}, "DeadLetterSummary": deadLetterSummaryView{}, "DeadLetterGroup": deadLetterGroupView{}, "Discarded": discardView{}, "ExecutionCount": executionCount{}, "BulkResult": bulkResult{}, "Problem": Problem{}, "FieldError": FieldError{},
 	} {
 		var fields, always []string
 		for _, f := range reflect.VisibleFields(reflect.TypeOf(value)) {

@@ -79,34 +79,36 @@ func notFound(detail string) *Problem {
 	return &Problem{Type: typeNotFound, Title: "There is no such thing", Status: http.StatusNotFound, Detail: detail}
 }
 
-// unavailable refuses for now; retryAfter is in seconds.
-func unavailable(title, detail string, retryAfter int) *Problem {
+// serviceUnavailable refuses for now; retryAfter is in seconds.
+func serviceUnavailable(title, detail string, retryAfter int) *Problem {
 	return &Problem{Type: typeUnavailable, Title: title, Status: http.StatusServiceUnavailable, Detail: detail, retryAfter: retryAfter}
 }
 
-// away says that the database is away for a while.
-func away(detail string) *Problem { return unavailable("The database is away", detail, 2) }
+// databaseAway says that the database is away for a while.
+func databaseAway(detail string) *Problem {
+	return serviceUnavailable("The database is away", detail, 2)
+}
 
 // tooLong says that a list was not ready in time.
 func tooLong(within time.Duration) *Problem {
-	return unavailable("The list took too long", fmt.Sprintf("It was not there within executor.statement_timeout (%v): the database is slow or away. "+
+	return serviceUnavailable("The list took too long", fmt.Sprintf("It was not there within executor.statement_timeout (%v): the database is slow or away. "+
 		"Nothing was changed. Ask for a smaller page, or with a filter that names less, and send it again.", within), 2)
 }
 
-// unreadable says that a row in the database can't be read, and why.
-func unreadable(detail string) *Problem {
+// unreadableRow says that a row in the database can't be read, and why.
+func unreadableRow(detail string) *Problem {
 	return &Problem{Type: typeUnreadable, Title: "The row can't be read", Status: http.StatusInternalServerError, Detail: detail}
 }
 
-func internal() *Problem {
+func internalError() *Problem {
 	return &Problem{
 		Type: typeInternal, Title: "The server failed", Status: http.StatusInternalServerError,
 		Detail: "The request failed. The server's log has the reason.",
 	}
 }
 
-// write sends the problem.
-func (p *Problem) write(w http.ResponseWriter) {
+// writeTo sends the problem.
+func (p *Problem) writeTo(w http.ResponseWriter) {
 	h := w.Header()
 	if p.retryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.retryAfter))
@@ -120,12 +122,12 @@ func (p *Problem) write(w http.ResponseWriter) {
 	writeJSON(w, "application/problem+json", p.Status, p)
 }
 
-// respond sends a value, for an endpoint to end with: it returns nil, or the problem of a value that
+// respondJSON sends a value, for an endpoint to end with: it returns nil, or the problem of a value that
 // can't be written.
-func respond(w http.ResponseWriter, status int, value any) *Problem {
+func respondJSON(w http.ResponseWriter, status int, value any) *Problem {
 	body, err := json.Marshal(value)
 	if err != nil {
-		return internal()
+		return internalError()
 	}
 	writeBody(w, "application/json", status, body)
 	return nil

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// read reads the body of a request, which must be JSON, up to a limit.
-func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem) {
+// readBody reads the body of a request, which must be JSON, up to a limit.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem) {
 	if problem := isJSON(r); problem != nil {
 		return nil, problem
 	}
@@ -26,7 +26,7 @@ func read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Problem
 	case errors.As(err, &over):
 		return nil, above
 	case err != nil:
-		return nil, incomplete()
+		return nil, incompleteBody()
 	}
 	// The body is complete; a deadline for reading would now end the request itself.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
@@ -54,7 +54,7 @@ func readAll(from io.Reader, size int64) ([]byte, error) {
 	}
 }
 
-func incomplete() *Problem { return badRequest("The body ended before it was complete.") }
+func incompleteBody() *Problem { return badRequest("The body ended before it was complete.") }
 
 // isJSON refuses a body that is not declared as plain JSON, so that nothing else is read as JSON.
 func isJSON(r *http.Request) *Problem {

@@ -40,11 +40,11 @@ type fileState struct {
 // error that names the file to blame.
 func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
 	c := &Certificate{certFile: certFile, keyFile: keyFile, log: log, now: time.Now, every: certificateCheck}
-	seen, err := c.look()
+	seen, err := c.fileStates()
 	if err != nil {
 		return nil, err
 	}
-	if c.current, err = c.read(); err != nil {
+	if c.current, err = c.readFiles(); err != nil {
 		return nil, err
 	}
 	c.seen, c.looked = seen, c.now()
@@ -54,12 +54,12 @@ func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, 
 // Config is the TLS configuration of a listener: version 1.2 or later, and only HTTP/1.1, because
 // the server's limits are for HTTP/1.1.
 func (c *Certificate) Config() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: c.get}
+	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}, GetCertificate: c.currentCertificate}
 }
 
-// get is the certificate for a handshake. If a renewal can't be read, it logs that and keeps the
+// currentCertificate is the certificate for a handshake. If a renewal can't be read, it logs that and keeps the
 // one before.
-func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+func (c *Certificate) currentCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.now()
@@ -67,13 +67,13 @@ func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 		return c.current, nil
 	}
 	c.looked = now
-	seen, err := c.look()
+	seen, err := c.fileStates()
 	if err == nil && seen == c.seen {
 		return c.current, nil
 	}
 	var renewed *tls.Certificate
 	if err == nil {
-		renewed, err = c.read()
+		renewed, err = c.readFiles()
 	}
 	if err != nil {
 		if seen != c.seen { // once for each state of the files
@@ -87,8 +87,8 @@ func (c *Certificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.current, nil
 }
 
-// look returns the state of the files; a missing one has the zero state.
-func (c *Certificate) look() (seen [2]fileState, err error) {
+// fileStates returns the state of the files; a missing one has the zero state.
+func (c *Certificate) fileStates() (seen [2]fileState, err error) {
 	for i, file := range []struct{ key, name string }{{"api.tls.cert_file", c.certFile}, {"api.tls.key_file", c.keyFile}} {
 		info, failed := os.Stat(file.name)
 		if failed != nil {
@@ -100,7 +100,7 @@ func (c *Certificate) look() (seen [2]fileState, err error) {
 	return seen, err
 }
 
-func (c *Certificate) read() (*tls.Certificate, error) {
+func (c *Certificate) readFiles() (*tls.Certificate, error) {
 	cert, err := os.ReadFile(c.certFile)
 	if err != nil {
 		return nil, fmt.Errorf("api.tls.cert_file: %w", err)

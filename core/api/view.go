@@ -91,24 +91,24 @@ func (s *Server) nameOf(worker execution.WorkerID) *string {
 	if worker == 0 || s.WorkerName == nil {
 		return nil
 	}
-	return name(s.WorkerName(worker))
+	return textOrNil(s.WorkerName(worker))
 }
 
 func (s *Server) viewSmall(e *execution.Execution) listedView {
 	return listedView{
 		ID: e.ID, ActionRef: e.Action.Ref, Runtime: e.Action.Runtime, Status: e.Status.String(),
-		Worker: number(int64(e.Worker)), WorkerName: s.nameOf(e.Worker), Incarnation: number(int64(e.Incarnation)), Epoch: int64(e.Epoch), Dispatches: e.Dispatches,
-		PinnedWorker: number(int64(e.Pinned)), PinnedWorkerName: s.nameOf(e.Pinned), OwnLimits: e.Limits.Names(),
-		TimeoutSeconds: number(int64(e.Action.Timeout / time.Second)), DispatchTimeoutSeconds: number(int64(e.Action.DispatchTimeout / time.Second)),
-		Parent: number(int64(e.Parent)), AwaitsParent: e.AwaitsParent, Concurrency: number(int64(e.Action.Concurrency)),
-		FailureReason:     name(e.FailureReason.String()),
-		OriginalExecution: number(int64(e.Original)), RetryCount: e.RetryCount, MaxRetries: e.Action.MaxRetries,
-		RetryReason: name(e.RetryReason.String()), RetryAt: moment(e.NotBefore), IdempotencyKey: name(clientKey(e.IdempotencyKey)),
-		SubmittedBy: name(e.SubmittedBy), CancelRequestedBy: name(e.CancelRequestedBy),
-		Created: moment(e.Created), NoWorkerSince: moment(e.UnschedulableSince), SchedulingAt: moment(e.SchedulingAt), SchedulingBy: name(e.SchedulingBy), SchedulingExpiresAt: moment(e.SchedulingExpiresAt),
-		ScheduledAt: moment(e.ScheduledAt), DispatchDeadline: moment(e.DispatchDeadline), PublishedAt: moment(e.PublishedAt),
-		StartedAt: moment(e.StartedAt), RunDeadline: moment(e.RunDeadline), CancelRequestedAt: moment(e.CancelRequestedAt),
-		CancelingAt: moment(e.CancelingAt), Ended: moment(e.Ended), OrchestratedAt: moment(e.OrchestratedAt),
+		Worker: numberOrNil(int64(e.Worker)), WorkerName: s.nameOf(e.Worker), Incarnation: numberOrNil(int64(e.Incarnation)), Epoch: int64(e.Epoch), Dispatches: e.Dispatches,
+		PinnedWorker: numberOrNil(int64(e.Pinned)), PinnedWorkerName: s.nameOf(e.Pinned), OwnLimits: e.Limits.Names(),
+		TimeoutSeconds: numberOrNil(int64(e.Action.Timeout / time.Second)), DispatchTimeoutSeconds: numberOrNil(int64(e.Action.DispatchTimeout / time.Second)),
+		Parent: numberOrNil(int64(e.Parent)), AwaitsParent: e.AwaitsParent, Concurrency: numberOrNil(int64(e.Action.Concurrency)),
+		FailureReason:     textOrNil(e.FailureReason.String()),
+		OriginalExecution: numberOrNil(int64(e.Original)), RetryCount: e.RetryCount, MaxRetries: e.Action.MaxRetries,
+		RetryReason: textOrNil(e.RetryReason.String()), RetryAt: timeOrNil(e.NotBefore), IdempotencyKey: textOrNil(clientKey(e.IdempotencyKey)),
+		SubmittedBy: textOrNil(e.SubmittedBy), CancelRequestedBy: textOrNil(e.CancelRequestedBy),
+		Created: timeOrNil(e.Created), NoWorkerSince: timeOrNil(e.UnschedulableSince), SchedulingAt: timeOrNil(e.SchedulingAt), SchedulingBy: textOrNil(e.SchedulingBy), SchedulingExpiresAt: timeOrNil(e.SchedulingExpiresAt),
+		ScheduledAt: timeOrNil(e.ScheduledAt), DispatchDeadline: timeOrNil(e.DispatchDeadline), PublishedAt: timeOrNil(e.PublishedAt),
+		StartedAt: timeOrNil(e.StartedAt), RunDeadline: timeOrNil(e.RunDeadline), CancelRequestedAt: timeOrNil(e.CancelRequestedAt),
+		CancelingAt: timeOrNil(e.CancelingAt), Ended: timeOrNil(e.Ended), OrchestratedAt: timeOrNil(e.OrchestratedAt),
 	}
 }
 
@@ -129,7 +129,7 @@ func (s *Server) viewListed(r *http.Request) func(*store.Listed) any {
 	}
 }
 
-func (s *Server) view(e *execution.Execution) executionView {
+func (s *Server) viewExecution(e *execution.Execution) executionView {
 	v := executionView{listedView: s.viewSmall(e), Parameters: e.Parameters}
 	if len(v.Parameters) == 0 {
 		v.Parameters = json.RawMessage("{}")
@@ -143,22 +143,22 @@ func (s *Server) view(e *execution.Execution) executionView {
 	return v
 }
 
-// number, name and moment are nil for values that are not set.
-func number(n int64) *int64 {
+// numberOrNil, name and moment are nil for values that are not set.
+func numberOrNil(n int64) *int64 {
 	if n == 0 {
 		return nil
 	}
 	return &n
 }
 
-func name(s string) *string {
+func textOrNil(s string) *string {
 	if s == "" {
 		return nil
 	}
 	return &s
 }
 
-func moment(t time.Time) *string {
+func timeOrNil(t time.Time) *string {
 	if t.IsZero() {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 // D52). The draw returns a number in [0, n).
 func (r Retry) Backoff(n int, draw func(n uint64) uint64) time.Duration {
 	ceiling := r.MaxBackoffSecs * 1000
-	multiplier, jitter := permille(r.BackoffMultiplier), permille(r.JitterFactor)
+	multiplier, jitter := toPermille(r.BackoffMultiplier), toPermille(r.JitterFactor)
 	// The delay grows in microseconds: with a small multiplier, milliseconds rounded down at every
 	// step would fall behind. Growth beyond the cap and its jitter changes nothing and could
 	// overflow.
@@ -34,5 +34,5 @@ func (r Retry) BackoffBounds(n int) (lowest, highest time.Duration) {
 	return lowest, highest
 }
 
-// permille rounds a configured factor to an integer, once, before any computation uses it.
-func permille(f float64) int64 { return int64(math.Round(f * 1000)) } //detlint:ok one rounding, the same everywhere
+// toPermille rounds a configured factor to an integer, once, before any computation uses it.
+func toPermille(f float64) int64 { return int64(math.Round(f * 1000)) } //detlint:ok one rounding, the same everywhere

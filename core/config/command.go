@@ -63,7 +63,7 @@ func (c Command) Parse(args, environ []string) Parsed {
 	err := set.Parse(args)
 	switch {
 	case errors.Is(err, pflag.ErrHelp):
-		return Parsed{Help: c.help(set)}
+		return Parsed{Help: c.helpText(set)}
 	case err == nil && set.NArg() > 0:
 		err = fmt.Errorf("takes no argument, and got %q", set.Arg(0))
 	}
@@ -113,7 +113,7 @@ func flagProblem(name string, set *pflag.FlagSet, err error) yamlfile.Problem {
 	return p
 }
 
-func (c Command) help(set *pflag.FlagSet) string {
+func (c Command) helpText(set *pflag.FlagSet) string {
 	return fmt.Sprintf(`%s: %s
 
 Usage: %s [flags]

@@ -126,7 +126,7 @@ type Executor struct {
 // a lease ago have lost their leases since: more than the fraction, if at least the minimum was
 // alive (defect D47). over is their number.
 func (e Executor) Brakes(alive, over int) bool {
-	return alive >= e.BrakeMinWorkers && int64(over)*whole > millionths(e.BrakeFraction)*int64(alive)
+	return alive >= e.BrakeMinWorkers && int64(over)*whole > toMillionths(e.BrakeFraction)*int64(alive)
 }
 
 // Worker configures the worker.

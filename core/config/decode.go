@@ -27,7 +27,7 @@ func Decode(r *yamlfile.Reader, n *yaml.Node, where string, all []Leaf) (setting
 	if where == "" {
 		where = "the top"
 	}
-	d.section(n, where, "")
+	d.decodeSection(n, where, "")
 	return d.settings, d.unread
 }
 
@@ -39,11 +39,11 @@ type decoder struct {
 	unread   []string
 }
 
-func (d *decoder) section(n *yaml.Node, where, prefix string) {
+func (d *decoder) decodeSection(n *yaml.Node, where, prefix string) {
 	for _, e := range d.reader.Entries(n, where) {
 		path := prefix + e.Name
 		if at := slices.IndexFunc(d.all, func(l Leaf) bool { return l.Path == path }); at >= 0 {
-			if v, ok := d.all[at].read(d.reader, e.Value); ok {
+			if v, ok := d.all[at].readNode(d.reader, e.Value); ok {
 				d.settings = append(d.settings, Setting{d.all[at], v, e.Value})
 			} else {
 				d.unread = append(d.unread, path)
@@ -55,16 +55,16 @@ func (d *decoder) section(n *yaml.Node, where, prefix string) {
 			if d.top != "" {
 				inside = d.top + "." + path
 			}
-			d.section(e.Value, inside, path+".")
+			d.decodeSection(e.Value, inside, path+".")
 			continue
 		}
-		d.unknown(e, where, prefix)
+		d.refuseUnknown(e, where, prefix)
 	}
 }
 
-// unknown refuses an unknown key and says where it belongs: under another name, in another section,
+// refuseUnknown refuses an unknown key and says where it belongs: under another name, in another section,
 // or nowhere.
-func (d *decoder) unknown(e yamlfile.Entry, where, prefix string) {
+func (d *decoder) refuseUnknown(e yamlfile.Entry, where, prefix string) {
 	if e.Name == "profile" {
 		whose := "file"
 		if d.top != "" {
@@ -73,7 +73,7 @@ func (d *decoder) unknown(e yamlfile.Entry, where, prefix string) {
 		d.reader.Refuse(e.Key, "key %q is refused here: the profile stands at the top of the %s", e.Name, whose)
 		return
 	}
-	if why := renamed(prefix + e.Name); why != "" {
+	if why := oldKeyAdvice(prefix + e.Name); why != "" {
 		d.reader.Refuse(e.Key, "key %q %s", e.Name, why)
 		return
 	}
@@ -96,8 +96,8 @@ func nearestKey(name string, allowed []string, all []Leaf) string {
 	return yamlfile.Nearest(name, allowed)
 }
 
-// renamed tells readers of the source documents what became of a key.
-func renamed(path string) string {
+// oldKeyAdvice tells readers of the source documents what became of a key.
+func oldKeyAdvice(path string) string {
 	switch path[strings.LastIndex(path, ".")+1:] {
 	case "heartbeat_max_age_secs":
 		return "is refused, because freshness is the lease and nothing else: set worker.heartbeat_interval and worker.heartbeat_staleness_multiplier"

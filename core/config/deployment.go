@@ -116,57 +116,57 @@ func DefaultDeployment() Deployment {
 // Validate returns every problem at once. No message repeats a value that may hold a secret.
 func (d Deployment) Validate() []Problem {
 	v := validation{}
-	v.address("database.url", d.Database.URL, "postgres", "postgresql")
-	v.address("message_queue.rabbitmq.url", d.MessageQueue.RabbitMQ.URL, "amqp", "amqps")
-	v.listen("api.listen", d.API.Listen)
-	v.listen("worker.health_listen", d.Worker.HealthListen)
+	v.checkURL("database.url", d.Database.URL, "postgres", "postgresql")
+	v.checkURL("message_queue.rabbitmq.url", d.MessageQueue.RabbitMQ.URL, "amqp", "amqps")
+	v.checkListenAddress("api.listen", d.API.Listen)
+	v.checkListenAddress("worker.health_listen", d.Worker.HealthListen)
 	if d.Worker.HealthURL != "" {
-		v.address("worker.health_url", d.Worker.HealthURL, "http", "https")
+		v.checkURL("worker.health_url", d.Worker.HealthURL, "http", "https")
 	}
-	v.access(d)
-	v.isolation(d.Worker.Isolation)
+	v.checkAccess(d)
+	v.checkIsolation(d.Worker.Isolation)
 	for _, n := range []struct{ key, name string }{{"executor.name", d.Executor.Name}, {"worker.name", d.Worker.Name}} {
 		if len(n.name) > 200 || strings.ContainsFunc(n.name, func(c rune) bool { return c < ' ' || c == '/' }) {
-			v.refuse(n.key, "must be at most 200 characters without a slash")
+			v.addProblem(n.key, "must be at most 200 characters without a slash")
 		}
 	}
 	return v.problems
 }
 
-// address refuses a value that is not a URL of one of the schemes.
-func (v *validation) address(key, text string, schemes ...string) {
+// checkURL refuses a value that is not a URL of one of the schemes.
+func (v *validation) checkURL(key, text string, schemes ...string) {
 	if text == "" {
-		v.refuse(key, "is not set; set it in the file or by the environment variable %s", EnvName(key))
+		v.addProblem(key, "is not set; set it in the file or by the environment variable %s", EnvName(key))
 		return
 	}
 	u, err := url.Parse(text)
 	if err != nil {
 		// The parser's message would repeat the text, and with it the password.
-		v.refuse(key, "is not a URL; the characters @ : / ? # %% in a password must be written as %%40 %%3A %%2F %%3F %%23 %%25")
+		v.addProblem(key, "is not a URL; the characters @ : / ? # %% in a password must be written as %%40 %%3A %%2F %%3F %%23 %%25")
 		return
 	}
 	for _, s := range schemes {
 		if u.Scheme == s {
 			if u.Host == "" && u.Query().Get("host") == "" {
-				v.refuse(key, "names no host; it should look like %s://user:password@host/name", s)
+				v.addProblem(key, "names no host; it should look like %s://user:password@host/name", s)
 			}
 			return
 		}
 	}
-	v.refuse(key, "must begin with %s://", strings.Join(schemes, ":// or "))
+	v.addProblem(key, "must begin with %s://", strings.Join(schemes, ":// or "))
 }
 
-func (v *validation) listen(key, text string) {
+func (v *validation) checkListenAddress(key, text string) {
 	if text == "" {
 		return
 	}
 	_, port, err := net.SplitHostPort(text)
 	if err != nil {
-		v.refuse(key, "%q is not an address; it should look like 127.0.0.1:8080", text)
+		v.addProblem(key, "%q is not an address; it should look like 127.0.0.1:8080", text)
 		return
 	}
 	if _, err := net.LookupPort("tcp", port); err != nil {
-		v.refuse(key, "%q is not a port; use a number up to 65535", port)
+		v.addProblem(key, "%q is not a port; use a number up to 65535", port)
 	}
 }
 

@@ -44,7 +44,7 @@ func (h Health) Of(f execution.Figures, queued int) execution.Health {
 		return execution.Healthy
 	case h.Failing(f), queued >= h.QueueDepthUnhealthy:
 		return execution.Unhealthy
-	case f.Consecutive >= h.DegradedThreshold, queued >= h.QueueDepthDegraded, h.rate(f, h.FailureRateDegraded):
+	case f.Consecutive >= h.DegradedThreshold, queued >= h.QueueDepthDegraded, h.reachesFailureRate(f, h.FailureRateDegraded):
 		return execution.Degraded
 	}
 	return execution.Healthy
@@ -52,11 +52,11 @@ func (h Health) Of(f execution.Figures, queued int) execution.Health {
 
 // Failing says that the worker's failures make it unhealthy, whatever its queue.
 func (h Health) Failing(f execution.Figures) bool {
-	return h.Enabled && (f.Consecutive >= h.UnhealthyThreshold || h.rate(f, h.FailureRateUnhealthy))
+	return h.Enabled && (f.Consecutive >= h.UnhealthyThreshold || h.reachesFailureRate(f, h.FailureRateUnhealthy))
 }
 
-func (h Health) rate(f execution.Figures, share float64) bool {
-	return f.Total >= h.MinSamples && int64(f.Failed)*whole >= millionths(share)*int64(f.Total)
+func (h Health) reachesFailureRate(f execution.Figures, share float64) bool {
+	return f.Total >= h.MinSamples && int64(f.Failed)*whole >= toMillionths(share)*int64(f.Total)
 }
 
 // whole is the unit in which shares are compared. Integers give the same result on every machine,
@@ -64,32 +64,32 @@ func (h Health) rate(f execution.Figures, share float64) bool {
 // exactly 0.29.
 const whole = 1_000_000
 
-// millionths turns a configured share into an integer, rounded once.
-func millionths(share float64) int64 { return int64(math.Round(share * whole)) }
+// toMillionths turns a configured share into an integer, rounded once.
+func toMillionths(share float64) int64 { return int64(math.Round(share * whole)) }
 
-func (v *validation) health(h Health) {
-	v.order("health.degraded_threshold", "health.unhealthy_threshold", h.DegradedThreshold, h.UnhealthyThreshold)
-	v.order("health.queue_depth_degraded", "health.queue_depth_unhealthy", h.QueueDepthDegraded, h.QueueDepthUnhealthy)
+func (v *validation) checkHealth(h Health) {
+	v.checkThresholds("health.degraded_threshold", "health.unhealthy_threshold", h.DegradedThreshold, h.UnhealthyThreshold)
+	v.checkThresholds("health.queue_depth_degraded", "health.queue_depth_unhealthy", h.QueueDepthDegraded, h.QueueDepthUnhealthy)
 	for _, r := range []struct {
 		key   string
 		share float64
 	}{{"health.failure_rate_degraded", h.FailureRateDegraded}, {"health.failure_rate_unhealthy", h.FailureRateUnhealthy}} {
 		if !(r.share > 0 && r.share <= 1) {
-			v.refuse(r.key, "is %v, must be more than 0 and at most 1: a share of the runs", r.share)
+			v.addProblem(r.key, "is %v, must be more than 0 and at most 1: a share of the runs", r.share)
 		}
 	}
 	if h.FailureRateUnhealthy < h.FailureRateDegraded {
-		v.refuse("health.failure_rate_unhealthy", "is %v, must not be less than failure_rate_degraded (%v)", h.FailureRateUnhealthy, h.FailureRateDegraded)
+		v.addProblem("health.failure_rate_unhealthy", "is %v, must not be less than failure_rate_degraded (%v)", h.FailureRateUnhealthy, h.FailureRateDegraded)
 	}
-	v.positive("health.window", h.Window)
-	v.atLeastOne("health.min_samples", h.MinSamples)
+	v.requirePositive("health.window", h.Window)
+	v.requireAtLeastOne("health.min_samples", h.MinSamples)
 }
 
-// order refuses thresholds that are not positive, and an unhealthy threshold below the degraded
+// checkThresholds refuses thresholds that are not positive, and an unhealthy threshold below the degraded
 // one.
-func (v *validation) order(degraded, unhealthy string, a, b int) {
-	v.atLeastOne(degraded, a)
+func (v *validation) checkThresholds(degraded, unhealthy string, a, b int) {
+	v.requireAtLeastOne(degraded, a)
 	if b < a {
-		v.refuse(unhealthy, "is %d, must not be less than %s (%d)", b, degraded, a)
+		v.addProblem(unhealthy, "is %d, must not be less than %s (%d)", b, degraded, a)
 	}
 }

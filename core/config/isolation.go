@@ -72,24 +72,24 @@ func defaultIsolation() Isolation {
 	return Isolation{Privileges: DropPrivileges, PrivateTmp: PrivateTmpAuto, Cgroup: CgroupAuto, DiskBytes: 1 << 30, OutputBytes: 1 << 30}
 }
 
-// most is the maximum of a whole number that the key accepts while it is read; Validate may set a
+// maxInteger is the maximum of a whole number that the key accepts while it is read; Validate may set a
 // lower one.
-func (l Leaf) most() int64 {
+func (l Leaf) maxInteger() int64 {
 	if strings.HasSuffix(l.Path, "_bytes") {
 		return mostBytes
 	}
 	return largest
 }
 
-func (v *validation) isolation(i Isolation) {
+func (v *validation) checkIsolation(i Isolation) {
 	if i.RunDir != "" && !filepath.IsAbs(i.RunDir) {
-		v.refuse("worker.isolation.run_dir", "is %q, must be an absolute path: it is where actions start, whatever directory the worker is in", i.RunDir)
+		v.addProblem("worker.isolation.run_dir", "is %q, must be an absolute path: it is where actions start, whatever directory the worker is in", i.RunDir)
 	}
 	if name, group, hasGroup := strings.Cut(i.User, ":"); i.User != "" && (name == "" || hasGroup && group == "") {
-		v.refuse("worker.isolation.user", "is %q; it should look like runner, runner:runner or 10002:10002", i.User)
+		v.addProblem("worker.isolation.user", "is %q; it should look like runner, runner:runner or 10002:10002", i.User)
 	}
 	if !(i.CPUs >= 0 && i.CPUs <= 10_000) {
-		v.refuse("worker.isolation.cpus", "is %v, must be from 0 to 10000; 0 is no limit", i.CPUs)
+		v.addProblem("worker.isolation.cpus", "is %v, must be from 0 to 10000; 0 is no limit", i.CPUs)
 	}
 	for _, n := range []struct {
 		key          string
@@ -102,7 +102,7 @@ func (v *validation) isolation(i Isolation) {
 		{"output_bytes", i.OutputBytes, 256 << 10, "the last 256 KiB are kept"},
 	} {
 		if n.value != 0 && n.value < n.least {
-			v.refuse("worker.isolation."+n.key, "is %d, must be 0, which is no limit, or at least %d: %s", n.value, n.least, n.why)
+			v.addProblem("worker.isolation."+n.key, "is %d, must be 0, which is no limit, or at least %d: %s", n.value, n.least, n.why)
 		}
 	}
 }

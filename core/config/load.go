@@ -54,11 +54,11 @@ type origin struct {
 // Effective holds the values that could be read, and must not be run.
 func Load(in Input) (*Effective, yamlfile.Errors) {
 	l := loader{all: daemonLeaves(), unread: map[string]bool{}}
-	l.file(in)
-	l.environment(in.Environ)
-	l.flags(in.Flags)
-	e := l.merge()
-	l.validate(e, in)
+	l.readFile(in)
+	l.readEnvironment(in.Environ)
+	l.readFlags(in.Flags)
+	e := l.mergeAssignments()
+	l.validateSettings(e, in)
 	return e, l.problems
 }
 
@@ -92,7 +92,7 @@ type assignment struct {
 	origin origin
 }
 
-func (l *loader) file(in Input) {
+func (l *loader) readFile(in Input) {
 	if in.File == "" {
 		return
 	}
@@ -132,7 +132,7 @@ func EnvName(path string) string {
 // name begins with "handoff".
 var foreignVariable = regexp.MustCompile(`^HANDOFF_(CONFIG|CHAOS_.*|CONFORMANCE_.*|WITHOUT|INSTALL|TESTS|PATIENCE|WITNESS|ACTIONS_DIR|EXECUTION_ID|EPOCH|PARAMETERS|(.*_)?SERVICE_(HOST|PORT(_.*)?)|(.*_)?PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?)$`)
 
-func (l *loader) environment(environ []string) {
+func (l *loader) readEnvironment(environ []string) {
 	var names []string
 	byName := map[string]Leaf{}
 	for _, leaf := range l.all {
@@ -149,10 +149,10 @@ func (l *loader) environment(environ []string) {
 		}
 		leaf, ok := byName[name]
 		switch {
-		case ok && value == "" && !leaf.optional():
+		case ok && value == "" && !leaf.mayBeEmpty():
 			// Compose files pass unset variables on as empty strings.
 		case ok:
-			l.assign(leaf, value, name)
+			l.assignText(leaf, value, name)
 		case !foreignVariable.MatchString(name):
 			l.problems = append(l.problems, yamlfile.Problem{
 				File: name, Message: "no key is set by this environment variable", Nearest: nearestVariable(name, names),
@@ -172,15 +172,15 @@ func nearestVariable(name string, names []string) string {
 	return yamlfile.Nearest(name, names)
 }
 
-func (l *loader) flags(flags []Flag) {
+func (l *loader) readFlags(flags []Flag) {
 	for _, f := range flags {
 		at := slices.IndexFunc(l.all, func(leaf Leaf) bool { return leaf.Path == f.Path })
-		l.assign(l.all[at], f.Value, f.Name)
+		l.assignText(l.all[at], f.Value, f.Name)
 	}
 }
 
-func (l *loader) assign(leaf Leaf, text, from string) {
-	v, p, ok := leaf.parse(text)
+func (l *loader) assignText(leaf Leaf, text, from string) {
+	v, p, ok := leaf.parseText(text)
 	if !ok {
 		p.File = from
 		l.problems = append(l.problems, p)
@@ -190,8 +190,8 @@ func (l *loader) assign(leaf Leaf, text, from string) {
 	l.assigned = append(l.assigned, assignment{leaf, v, origin{name: from}})
 }
 
-// merge applies the assignments to the defaults of the profile that the last of them names.
-func (l *loader) merge() *Effective {
+// mergeAssignments applies the assignments to the defaults of the profile that the last of them names.
+func (l *loader) mergeAssignments() *Effective {
 	profile := Hardened
 	for _, a := range l.assigned {
 		if a.Path == "profile" {
@@ -200,13 +200,13 @@ func (l *loader) merge() *Effective {
 	}
 	e := &Effective{Config: Default(profile), Deployment: DefaultDeployment(), origins: map[string]origin{}}
 	for _, a := range l.assigned {
-		e.field(a.Leaf).Set(a.value)
+		e.fieldValue(a.Leaf).Set(a.value)
 		e.origins[a.Path] = a.origin
 	}
 	return e
 }
 
-func (e *Effective) field(l Leaf) reflect.Value {
+func (e *Effective) fieldValue(l Leaf) reflect.Value {
 	root := reflect.ValueOf(&e.Config).Elem()
 	if l.deployment {
 		root = reflect.ValueOf(&e.Deployment).Elem()
@@ -214,12 +214,12 @@ func (e *Effective) field(l Leaf) reflect.Value {
 	return root.FieldByIndex(l.Index)
 }
 
-// validate reports settings that make no sense, alone or together. Each problem points at the place
+// validateSettings reports settings that make no sense, alone or together. Each problem points at the place
 // that set the key to blame.
-func (l *loader) validate(e *Effective, in Input) {
+func (l *loader) validateSettings(e *Effective, in Input) {
 	e.lines = strings.Split(string(in.Data), "\n")
 	for _, p := range append(e.Config.Validate(), e.Deployment.Validate()...) {
-		if !l.misleading(p) {
+		if !l.isMisleading(p) {
 			l.problems = append(l.problems, e.Locate(p))
 		}
 	}
@@ -256,7 +256,7 @@ func (e *Effective) Locate(p Problem) yamlfile.Problem {
 // origin.
 func (e *Effective) Found(path string, value any, where string) {
 	all := daemonLeaves()
-	field := e.field(all[slices.IndexFunc(all, func(l Leaf) bool { return l.Path == path })])
+	field := e.fieldValue(all[slices.IndexFunc(all, func(l Leaf) bool { return l.Path == path })])
 	if !field.IsZero() {
 		return
 	}
@@ -264,8 +264,8 @@ func (e *Effective) Found(path string, value any, where string) {
 	e.origins[path] = origin{name: where, found: true}
 }
 
-// misleading says that a problem is about the default of a key whose own value was refused.
-func (l *loader) misleading(p Problem) bool {
+// isMisleading says that a problem is about the default of a key whose own value was refused.
+func (l *loader) isMisleading(p Problem) bool {
 	for path := range l.unread {
 		name := path[strings.LastIndex(path, ".")+1:]
 		if p.Key == path || strings.Contains(p.Why, name) ||

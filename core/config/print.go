@@ -25,7 +25,7 @@ func (e *Effective) Print(w io.Writer) {
 			lines = append(lines, line{text: strings.Repeat("  ", i) + sections[i] + ":"})
 		}
 		open = slices.Clone(sections)
-		text := fmt.Sprintf("%s%s: %s", strings.Repeat("  ", len(sections)), parts[len(parts)-1], l.show(e.field(l)))
+		text := fmt.Sprintf("%s%s: %s", strings.Repeat("  ", len(sections)), parts[len(parts)-1], l.maskedYAML(e.fieldValue(l)))
 		lines = append(lines, line{text, e.Origin(l.Path)})
 	}
 	width := 0

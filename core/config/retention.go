@@ -55,7 +55,7 @@ func (r Retention) Any() bool {
 	return r.Executions > 0 || r.Transitions > 0 || r.RefusedResults > 0 || r.Expiries > 0 || r.Incarnations > 0 || r.Workers > 0
 }
 
-func (v *validation) retention(c Config) {
+func (v *validation) checkRetention(c Config) {
 	r := c.Retention
 	for _, t := range []struct {
 		key   string
@@ -72,11 +72,11 @@ func (v *validation) retention(c Config) {
 	} {
 		switch {
 		case t.d < 0:
-			v.refuse(t.key, "is %v, must not be negative; 0 keeps the rows for ever", t.d)
+			v.addProblem(t.key, "is %v, must not be negative; 0 keeps the rows for ever", t.d)
 		case t.d > 0 && t.d < t.least:
-			v.refuse(t.key, "is %v, must be 0 or not shorter than %s (%v): the rows are still in use for so long", t.d, t.of, t.least)
+			v.addProblem(t.key, "is %v, must be 0 or not shorter than %s (%v): the rows are still in use for so long", t.d, t.of, t.least)
 		}
 	}
-	v.between("retention.step_size", r.StepSize, 1, 10_000)
-	v.positive("retention.interval", r.Interval)
+	v.requireBetween("retention.step_size", r.StepSize, 1, 10_000)
+	v.requirePositive("retention.interval", r.Interval)
 }

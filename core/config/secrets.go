@@ -10,7 +10,7 @@ func (e *Effective) SecretFile() string {
 		if l.secret == "" || o.line == 0 {
 			continue
 		}
-		if v := e.field(l).String(); l.secret == "all" && v != "" || strings.Contains(MaskURL(v), masked) {
+		if v := e.fieldValue(l).String(); l.secret == "all" && v != "" || strings.Contains(MaskURL(v), masked) {
 			return o.name
 		}
 	}

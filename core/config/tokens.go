@@ -83,7 +83,7 @@ func (l Leaf) readTokens(r *yamlfile.Reader, n *yaml.Node) ([]Token, bool) {
 	for _, item := range n.Content {
 		t, good := l.readToken(r, item)
 		if good {
-			good = l.distinct(r, item, list, t)
+			good = l.checkDistinct(r, item, list, t)
 		}
 		ok = ok && good
 		list = append(list, t)
@@ -147,7 +147,7 @@ func badTokenField(field, value string) string {
 			return "must be read, submit or operate; each includes the ones before it"
 		}
 	default:
-		if unsendable(value) {
+		if hasUnsendableCharacter(value) {
 			return "has a character that an HTTP header can't carry; use letters, digits and punctuation, without spaces"
 		}
 		if len(value) < leastToken {
@@ -157,14 +157,14 @@ func badTokenField(field, value string) string {
 	return ""
 }
 
-// distinct refuses an entry that has the name or a token of an earlier one.
-func (l Leaf) distinct(r *yamlfile.Reader, n *yaml.Node, earlier []Token, t Token) bool {
+// checkDistinct refuses an entry that has the name or a token of an earlier one.
+func (l Leaf) checkDistinct(r *yamlfile.Reader, n *yaml.Node, earlier []Token, t Token) bool {
 	for i, e := range earlier {
 		switch {
 		case e.Name == t.Name:
 			r.Refuse(n, "the name of entry %d of %s is that of entry %d; names tell tokens apart", len(earlier)+1, l.Path, i+1)
 			return false
-		case e.shares(t):
+		case e.sharesToken(t):
 			r.Refuse(n, "entries %d and %d of %s have a token in common; each needs its own", i+1, len(earlier)+1, l.Path)
 			return false
 		}
@@ -172,8 +172,8 @@ func (l Leaf) distinct(r *yamlfile.Reader, n *yaml.Node, earlier []Token, t Toke
 	return true
 }
 
-// shares says that two entries have a token in common.
-func (t Token) shares(o Token) bool {
+// sharesToken says that two entries have a token in common.
+func (t Token) sharesToken(o Token) bool {
 	for _, one := range []string{t.Token, t.OldToken} {
 		if one != "" && (one == o.Token || one == o.OldToken) {
 			return true
@@ -212,7 +212,7 @@ func showTokens(list []Token) string {
 	return "[" + strings.Join(texts, ", ") + "]"
 }
 
-// unsendable says that a token has a character that an HTTP header can't carry.
-func unsendable(token string) bool {
+// hasUnsendableCharacter says that a token has a character that an HTTP header can't carry.
+func hasUnsendableCharacter(token string) bool {
 	return strings.ContainsFunc(token, func(c rune) bool { return c <= ' ' || c > '~' })
 }

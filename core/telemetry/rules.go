@@ -61,15 +61,15 @@ const (
 
 // Rules lists every alert.
 func Rules() []Rule {
-	minute := func(f Figure, match ...[]string) Query { return query(f, time.Minute, match...) }
-	now := func(f Figure, match ...[]string) Query { return query(f, 0, match...) }
-	ends := query(Transitions, percentWindow, nil, []string{"completed", "failed", "timeout", "abandoned"})
-	all := query(Workers, percentWindow, []string{"active"})
-	retried := query(Retries, percentWindow)
-	lost := query(Transitions, percentWindow, nil, []string{"failed", "timeout", "abandoned"}, nil, platformReasons())
-	handoff := query(StageSeconds, percentWindow, []string{StageHandoff})
-	dispatched := query(Transitions, 2*time.Minute, []string{"scheduled"})
-	unfit := query(Workers, percentWindow, []string{"active"}, nil, []string{"unhealthy"})
+	minute := func(f Figure, match ...[]string) Query { return newQuery(f, time.Minute, match...) }
+	now := func(f Figure, match ...[]string) Query { return newQuery(f, 0, match...) }
+	ends := newQuery(Transitions, percentWindow, nil, []string{"completed", "failed", "timeout", "abandoned"})
+	all := newQuery(Workers, percentWindow, []string{"active"})
+	retried := newQuery(Retries, percentWindow)
+	lost := newQuery(Transitions, percentWindow, nil, []string{"failed", "timeout", "abandoned"}, nil, platformReasons())
+	handoff := newQuery(StageSeconds, percentWindow, []string{StageHandoff})
+	dispatched := newQuery(Transitions, 2*time.Minute, []string{"scheduled"})
+	unfit := newQuery(Workers, percentWindow, []string{"active"}, nil, []string{"unhealthy"})
 	return []Rule{
 		{
 			Name: "high_execution_timeout_rate", Severity: "warning", Above: 10,
@@ -195,7 +195,7 @@ func Rules() []Rule {
 		{
 			Name: "failed_dispatches", Severity: "critical", Above: 50, Samples: 5,
 			Summary: "More than half of the dispatches of the last 2 minutes came to nothing: the broker did not take them, or had no queue for them.",
-			Of:      query(Transitions, 2*time.Minute, []string{"scheduled"}, nil, nil, []string{"unroutable", "transient"}),
+			Of:      newQuery(Transitions, 2*time.Minute, []string{"scheduled"}, nil, nil, []string{"unroutable", "transient"}),
 			Per:     &dispatched,
 		},
 		{
@@ -232,7 +232,7 @@ func platformReasons() []string {
 	}
 }
 
-func query(f Figure, window time.Duration, match ...[]string) Query {
+func newQuery(f Figure, window time.Duration, match ...[]string) Query {
 	q := Query{Figure: f, Window: window}
 	copy(q.Match[:], match)
 	return q
@@ -258,11 +258,11 @@ func RuleFile() []byte {
 		"# --enable-feature=created-timestamp-zero-ingestion; without that, what the first scrape of it finds is no increase.\n")
 	b.WriteString("# runbook_url leads to the playbook that executors serve. Say in Prometheus' configuration where that is, as people\n" +
 		"# reach it: global: {external_labels: {handoff: 'http://HOST:8080'}}. Without it, it is this machine's executor.\n")
-	b.WriteString("groups:\n  - name: handoff\n    interval: " + duration(SampleInterval) + "\n    rules:\n")
+	b.WriteString("groups:\n  - name: handoff\n    interval: " + promDuration(SampleInterval) + "\n    rules:\n")
 	for _, r := range Rules() {
-		fmt.Fprintf(&b, "      - alert: %s\n        expr: %q\n", r.Name, r.expression())
+		fmt.Fprintf(&b, "      - alert: %s\n        expr: %q\n", r.Name, r.alertExpression())
 		if r.For > 0 {
-			fmt.Fprintf(&b, "        for: %s\n", duration(r.For))
+			fmt.Fprintf(&b, "        for: %s\n", promDuration(r.For))
 		}
 		fmt.Fprintf(&b, "        labels:\n          severity: %s\n        annotations:\n          summary: %q\n", r.Severity, r.Summary)
 		if r.Of.Window == 0 && Table()[r.Of.Figure].Seconds && !r.Absent {
@@ -273,30 +273,30 @@ func RuleFile() []byte {
 	return []byte(b.String())
 }
 
-func duration(d time.Duration) string { return fmt.Sprintf("%ds", int64(d/time.Second)) }
+func promDuration(d time.Duration) string { return fmt.Sprintf("%ds", int64(d/time.Second)) }
 
-// expression is the rule in PromQL.
-func (r *Rule) expression() string {
+// alertExpression is the rule in PromQL.
+func (r *Rule) alertExpression() string {
 	if r.Per == nil {
 		if r.Absent {
-			return fmt.Sprintf("absent(%s)", r.Of.selector())
+			return fmt.Sprintf("absent(%s)", r.Of.seriesSelector())
 		}
-		if r.histogram() {
-			return fmt.Sprintf("%s > %d and %s >= %d", r.Of.expression(), r.Above, r.Of.samples(), r.Samples)
+		if r.usesHistogram() {
+			return fmt.Sprintf("%s > %d and %s >= %d", r.Of.valueExpression(), r.Above, r.Of.sampleCountExpression(), r.Samples)
 		}
 		if r.Zero {
-			return r.Of.expression() + " == 0"
+			return r.Of.valueExpression() + " == 0"
 		}
-		return fmt.Sprintf("%s > %d", r.Of.expression(), r.Above)
+		return fmt.Sprintf("%s > %d", r.Of.valueExpression(), r.Above)
 	}
-	per := r.Per.expression()
-	return fmt.Sprintf("100 * %s / %s > %d and %s >= %d", r.Of.expression(), per, r.Above, r.Per.samples(), r.Samples)
+	per := r.Per.valueExpression()
+	return fmt.Sprintf("100 * %s / %s > %d and %s >= %d", r.Of.valueExpression(), per, r.Above, r.Per.sampleCountExpression(), r.Samples)
 }
 
-// histogram says that the rule is about the mean of a histogram's measurements.
-func (r *Rule) histogram() bool { return Table()[r.Of.Figure].Kind == Histogram }
+// usesHistogram says that the rule is about the mean of a histogram's measurements.
+func (r *Rule) usesHistogram() bool { return Table()[r.Of.Figure].Kind == Histogram }
 
-func (q *Query) selector() string { return q.selectorOf("") }
+func (q *Query) seriesSelector() string { return q.selectorOf("") }
 
 // selectorOf selects the series whose names end with a suffix: a histogram consists of several.
 func (q *Query) selectorOf(suffix string) string {
@@ -317,19 +317,19 @@ func (q *Query) selectorOf(suffix string) string {
 	return info.Name + suffix + "{" + strings.Join(matchers, ",") + "}"
 }
 
-func (q *Query) expression() string {
+func (q *Query) valueExpression() string {
 	info := Table()[q.Figure]
 	switch info.Kind {
 	case Counter:
-		return q.increase("")
+		return q.increaseExpression("")
 	case Histogram:
-		return q.increase("_sum") + " / " + q.increase("_count")
+		return q.increaseExpression("_sum") + " / " + q.increaseExpression("_count")
 	default:
 	}
 	// Each executor exports the gauges, so the largest value of the replicas counts.
-	series := q.selector()
+	series := q.seriesSelector()
 	if q.Window > 0 {
-		series = fmt.Sprintf("avg_over_time(%s[%s])", series, duration(q.Window))
+		series = fmt.Sprintf("avg_over_time(%s[%s])", series, promDuration(q.Window))
 	}
 	if len(info.Labels) == 0 || q.Largest {
 		return "max(" + series + ")"
@@ -337,19 +337,19 @@ func (q *Query) expression() string {
 	return fmt.Sprintf("sum(max by (%s) (%s))", strings.Join(info.Labels, ", "), series)
 }
 
-// increase is how much the series whose names end with a suffix have grown in the window.
-func (q *Query) increase(suffix string) string {
-	return fmt.Sprintf("sum(increase(%s[%s]))", q.selectorOf(suffix), duration(q.Window))
+// increaseExpression is how much the series whose names end with a suffix have grown in the window.
+func (q *Query) increaseExpression(suffix string) string {
+	return fmt.Sprintf("sum(increase(%s[%s]))", q.selectorOf(suffix), promDuration(q.Window))
 }
 
-// samples is the expression that a minimum of samples applies to.
-func (q *Query) samples() string {
+// sampleCountExpression is the expression that a minimum of samples applies to.
+func (q *Query) sampleCountExpression() string {
 	switch Table()[q.Figure].Kind {
 	case Counter:
-		return q.expression()
+		return q.valueExpression()
 	case Histogram:
-		return q.increase("_count")
+		return q.increaseExpression("_count")
 	default:
 	}
-	return fmt.Sprintf("max(count_over_time(%s[%s]))", q.selector(), duration(q.Window))
+	return fmt.Sprintf("max(count_over_time(%s[%s]))", q.seriesSelector(), promDuration(q.Window))
 }

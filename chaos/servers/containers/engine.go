@@ -82,7 +82,7 @@ func Find(ctx context.Context) (_ *Engine, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if !local(api.DaemonHost()) {
+	if !isLocalAddress(api.DaemonHost()) {
 		return nil, errors.Join(fmt.Errorf("the engine at %s is on another machine", api.DaemonHost()), api.Close())
 	}
 	host, err := os.Hostname()
@@ -92,8 +92,8 @@ func Find(ctx context.Context) (_ *Engine, err error) {
 	return &Engine{api: api, host: host}, nil
 }
 
-// local reports whether an engine's address is a socket, a pipe or a loopback address.
-func local(address string) bool {
+// isLocalAddress reports whether an engine's address is a socket, a pipe or a loopback address.
+func isLocalAddress(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil {
 		return false
@@ -125,7 +125,7 @@ func (e *Engine) Sweep(ctx context.Context, over func(directory string) bool) ([
 		if run := c.Labels[LabelRun]; run == "" || !over(run) {
 			continue
 		}
-		if err := e.remove(ctx, c.ID); err != nil {
+		if err := e.removeContainer(ctx, c.ID); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -153,8 +153,8 @@ func (e *Engine) Labels(run string) map[string]string {
 	return map[string]string{LabelRun: run, LabelHost: e.host}
 }
 
-// remove ends a container at once and removes its volumes. It ignores a container that is gone.
-func (e *Engine) remove(ctx context.Context, id string) error {
+// removeContainer ends a container at once and removes its volumes. It ignores a container that is gone.
+func (e *Engine) removeContainer(ctx context.Context, id string) error {
 	_, err := e.api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 	if Gone(err) {
 		return nil
@@ -212,7 +212,7 @@ func (e *Engine) Create(ctx context.Context, s Spec) (*Container, error) {
 	made, err := testcontainers.Run(ctx, s.Image, options...)
 	if err != nil {
 		if made != nil {
-			err = errors.Join(err, e.remove(context.WithoutCancel(ctx), made.GetContainerID()))
+			err = errors.Join(err, e.removeContainer(context.WithoutCancel(ctx), made.GetContainerID()))
 		}
 		return nil, fmt.Errorf("a container of the image %s: %w", s.Image, err)
 	}
@@ -287,4 +287,4 @@ func (c *Container) Log(ctx context.Context) (string, error) {
 }
 
 // Remove ends it at once and deletes its data.
-func (c *Container) Remove(ctx context.Context) error { return c.engine.remove(ctx, c.ID()) }
+func (c *Container) Remove(ctx context.Context) error { return c.engine.removeContainer(ctx, c.ID()) }

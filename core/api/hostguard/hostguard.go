@@ -44,12 +44,12 @@ type Refusal struct {
 // name. It ignores X-Forwarded-Host and Forwarded, because a page can set them.
 func (g Guard) Check(r *http.Request) *Refusal {
 	host := hostOf(r.Host)
-	if !g.knows(host, r) {
-		return &Refusal{Foreign: true, Detail: g.detail(r)}
+	if !g.knowsHost(host, r) {
+		return &Refusal{Foreign: true, Detail: g.refusalDetail(r)}
 	}
 	switch origins := r.Header.Values("Origin"); {
 	case len(origins) > 1 || len(origins) == 1 && !sameOrigin(origins[0], r.Host):
-		return &Refusal{Detail: fmt.Sprintf("The request was sent by the page %q, and only pages of %q may send any.", cut(strings.Join(origins, ", ")), cut(r.Host))}
+		return &Refusal{Detail: fmt.Sprintf("The request was sent by the page %q, and only pages of %q may send any.", shortenText(strings.Join(origins, ", ")), shortenText(r.Host))}
 	case len(origins) == 0 && http.NewCrossOriginProtection().Check(r) != nil:
 		return &Refusal{Detail: "The request was sent by a page of another site."}
 	}
@@ -67,10 +67,10 @@ func (g Guard) Wrap(next http.Handler) http.Handler {
 	})
 }
 
-func (g Guard) detail(r *http.Request) string {
-	own := append([]string{"localhost", "loopback addresses"}, arrived(r)...)
+func (g Guard) refusalDetail(r *http.Request) string {
+	own := append([]string{"localhost", "loopback addresses"}, arrivalAddress(r)...)
 	own = append(own, g.Hosts...)
-	what := fmt.Sprintf("The request was sent to the host %q", cut(r.Host))
+	what := fmt.Sprintf("The request was sent to the host %q", shortenText(r.Host))
 	if r.Host == "" {
 		what = "The request names no host"
 	}
@@ -81,8 +81,8 @@ func (g Guard) detail(r *http.Request) string {
 	return text
 }
 
-// knows says that a host is the server's own.
-func (g Guard) knows(host string, r *http.Request) bool {
+// knowsHost says that a host is the server's own.
+func (g Guard) knowsHost(host string, r *http.Request) bool {
 	if host == "" {
 		return false
 	}
@@ -95,12 +95,12 @@ func (g Guard) knows(host string, r *http.Request) bool {
 		}
 		host = ip.String()
 	}
-	return slices.Contains(arrived(r), host) || slices.ContainsFunc(g.Hosts, func(own string) bool { return hostOf(own) == host })
+	return slices.Contains(arrivalAddress(r), host) || slices.ContainsFunc(g.Hosts, func(own string) bool { return hostOf(own) == host })
 }
 
-// arrived is the address of this machine at which the request's connection arrived; empty if
+// arrivalAddress is the address of this machine at which the request's connection arrived; empty if
 // unknown.
-func arrived(r *http.Request) []string {
+func arrivalAddress(r *http.Request) []string {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	if !ok {
 		return nil
@@ -157,7 +157,7 @@ func portOf(host, otherwise string) string {
 	return otherwise
 }
 
-func cut(text string) string {
+func shortenText(text string) string {
 	const longest = 100
 	if len(text) > longest {
 		return text[:longest] + "…"

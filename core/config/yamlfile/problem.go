@@ -49,7 +49,7 @@ func (p Problem) Error() string {
 	if where := p.Where(); where != "" {
 		head = where + ": " + head
 	}
-	source, column := window(p.Source, p.Column)
+	source, column := cropLine(p.Source, p.Column)
 	if p.Line == 0 || strings.TrimSpace(source) == "" {
 		return head
 	}
@@ -64,8 +64,8 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("%s\n%s | %s\n%s | %s^", head, number, source, strings.Repeat(" ", len(number)), pad)
 }
 
-// window cuts a long line around a column, so that the frame fits a terminal.
-func window(source string, column int) (string, int) {
+// cropLine cuts a long line around a column, so that the frame fits a terminal.
+func cropLine(source string, column int) (string, int) {
 	const width, before = 120, 60
 	line := []rune(strings.TrimRight(source, "\r\n"))
 	column = max(1, min(column, len(line)+1))
@@ -115,7 +115,7 @@ func Nearest(got string, allowed []string) string {
 	}
 	best, least := "", 0
 	for _, a := range allowed {
-		d := distance(strings.ToLower(got), strings.ToLower(a))
+		d := editDistance(strings.ToLower(got), strings.ToLower(a))
 		if d > max(1, max(len(got), len(a))/3) {
 			continue
 		}
@@ -139,9 +139,9 @@ func Nearest(got string, allowed []string) string {
 	return best
 }
 
-// distance counts the edits between two names: a character inserted, removed, replaced or swapped
+// editDistance counts the edits between two names: a character inserted, removed, replaced or swapped
 // with its neighbour.
-func distance(a, b string) int {
+func editDistance(a, b string) int {
 	x, y := []rune(a), []rune(b)
 	rows := make([][]int, len(x)+1)
 	for i := range rows {

@@ -62,7 +62,7 @@ func (r *Reader) Refuse(n *yaml.Node, message string, args ...any) {
 
 // Warn notes at a node that a value is still accepted but should be written in another way.
 func (r *Reader) Warn(n *yaml.Node, message string, args ...any) {
-	r.warnings = append(r.warnings, r.place(n.Line, n.Column, Problem{Message: fmt.Sprintf(message, args...)}))
+	r.warnings = append(r.warnings, r.problemAt(n.Line, n.Column, Problem{Message: fmt.Sprintf(message, args...)}))
 }
 
 // Warnings returns the warnings noted so far, sorted by position. They are not problems: the file
@@ -79,11 +79,11 @@ func (r *Reader) Unknown(n *yaml.Node, message, got string, allowed []string) {
 
 // RefuseAt notes a problem at a position. It fills in the file and the source line.
 func (r *Reader) RefuseAt(line, column int, p Problem) {
-	r.problems = append(r.problems, r.place(line, column, p))
+	r.problems = append(r.problems, r.problemAt(line, column, p))
 }
 
-// place fills in a problem's position and the line there.
-func (r *Reader) place(line, column int, p Problem) Problem {
+// problemAt fills in a problem's position and the line there.
+func (r *Reader) problemAt(line, column int, p Problem) Problem {
 	line = max(1, min(line, len(r.lines)))
 	p.File, p.Line, p.Column = r.file, line, max(1, column)
 	if !r.hidden[line] {
@@ -116,7 +116,7 @@ func (r *Reader) Root(data []byte) *yaml.Node {
 	}
 	var documents []yaml.Node
 	if err := yaml.Load(data, &documents, yaml.WithAllDocuments()); err != nil {
-		r.syntax(err)
+		r.refuseSyntaxError(err)
 		return nil
 	}
 	if len(documents) > 1 {
@@ -131,11 +131,11 @@ func (r *Reader) Root(data []byte) *yaml.Node {
 		return nil
 	}
 	budget := maxNodes
-	return r.expand(documents[0].Content[0], &budget, 0, nil)
+	return r.expandAliases(documents[0].Content[0], &budget, 0, nil)
 }
 
-// syntax notes an error of the YAML parser at its position.
-func (r *Reader) syntax(err error) {
+// refuseSyntaxError notes an error of the YAML parser at its position.
+func (r *Reader) refuseSyntaxError(err error) {
 	var e *yaml.LoadError
 	if !errors.As(err, &e) {
 		r.RefuseAt(1, 1, Problem{Message: "not YAML: " + err.Error()})
@@ -153,10 +153,10 @@ func (r *Reader) syntax(err error) {
 	r.RefuseAt(e.Mark.Line, e.Mark.Column, Problem{Message: message})
 }
 
-// expand copies a tree and replaces its aliases by what they refer to. A few lines of aliases of
+// expandAliases copies a tree and replaces its aliases by what they refer to. A few lines of aliases of
 // aliases would grow to billions of nodes, and an alias inside its own anchor would never end. The
 // budget stops both.
-func (r *Reader) expand(n *yaml.Node, budget *int, depth int, open []*yaml.Node) *yaml.Node {
+func (r *Reader) expandAliases(n *yaml.Node, budget *int, depth int, open []*yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		for _, o := range open {
 			if o == n.Alias {
@@ -164,7 +164,7 @@ func (r *Reader) expand(n *yaml.Node, budget *int, depth int, open []*yaml.Node)
 				return nil
 			}
 		}
-		target := r.expand(n.Alias, budget, depth+1, append(open, n.Alias))
+		target := r.expandAliases(n.Alias, budget, depth+1, append(open, n.Alias))
 		if target != nil {
 			target.Line, target.Column = n.Line, n.Column
 		}
@@ -182,7 +182,7 @@ func (r *Reader) expand(n *yaml.Node, budget *int, depth int, open []*yaml.Node)
 		if n.Anchor != "" {
 			inside = append(slices.Clone(open), n)
 		}
-		if out.Content[i] = r.expand(child, budget, depth+1, inside); out.Content[i] == nil {
+		if out.Content[i] = r.expandAliases(child, budget, depth+1, inside); out.Content[i] == nil {
 			return nil
 		}
 	}
@@ -216,13 +216,13 @@ type Entry struct {
 // Entries lists the pairs of a mapping whose keys the author chooses. It refuses duplicates. If n
 // is not a mapping, it refuses n and returns none.
 func (r *Reader) Entries(n *yaml.Node, where string) []Entry {
-	list, _, _ := r.entries(n, where)
+	list, _, _ := r.readEntries(n, where)
 	return list
 }
 
-// entries is Entries, but also says whether it refused a key: a duplicate, or a key that is not a
+// readEntries is Entries, but also says whether it refused a key: a duplicate, or a key that is not a
 // name. ok is false if n is not a mapping.
-func (r *Reader) entries(n *yaml.Node, where string) (list []Entry, duplicate, ok bool) {
+func (r *Reader) readEntries(n *yaml.Node, where string) (list []Entry, duplicate, ok bool) {
 	if n.Kind != yaml.MappingNode {
 		r.Refuse(n, "%s must be a mapping (key: value), is %s", where, KindOf(n))
 		return nil, false, false

@@ -87,7 +87,7 @@ func (m Mapping) Has(key string) bool { return m.Values[key] != nil }
 // so that the mistakes below it are found too. ok is false only if n is not a mapping.
 func (r *Reader) Mapping(n *yaml.Node, s Shape) (m Mapping, ok bool) {
 	m = Mapping{Node: n, Keys: map[string]*yaml.Node{}, Values: map[string]*yaml.Node{}}
-	list, duplicate, ok := r.entries(n, s.Where)
+	list, duplicate, ok := r.readEntries(n, s.Where)
 	if !ok {
 		return m, false
 	}

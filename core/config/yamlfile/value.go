@@ -22,9 +22,9 @@ var (
 	shareForm    = regexp.MustCompile(SharePattern)
 )
 
-// units are the units that a duration may have. time.ParseDuration knows smaller ones, but no
+// durationUnits are the units that a duration may have. time.ParseDuration knows smaller ones, but no
 // deadline here needs them.
-func units() []string { return []string{"ms", "s", "m", "h"} }
+func durationUnits() []string { return []string{"ms", "s", "m", "h"} }
 
 // Text reads a scalar as a string that is not empty.
 func (r *Reader) Text(n *yaml.Node, what string) (string, bool) {
@@ -183,13 +183,13 @@ func ParseDuration(text, what, called string, least, most time.Duration) (time.D
 	if _, err := strconv.ParseFloat(bare, 64); err == nil && !strings.ContainsAny(bare, "nN") {
 		return 0, Problem{
 			Message: fmt.Sprintf("%s is %s without a unit", what, text),
-			Allowed: units(), Nearest: text + "s",
+			Allowed: durationUnits(), Nearest: text + "s",
 		}, false
 	}
 	if unit := badUnit(bare); unit != "" {
 		return 0, Problem{
 			Message: fmt.Sprintf("%s has the unknown unit %q in %q", what, unit, text),
-			Allowed: units(), Nearest: meantDuration(text, unit),
+			Allowed: durationUnits(), Nearest: meantDuration(text, unit),
 		}, false
 	}
 	d, err := time.ParseDuration(text)
@@ -213,7 +213,7 @@ func badUnit(text string) string {
 		return ""
 	}
 	for _, unit := range strings.FieldsFunc(text, func(c rune) bool { return c >= '0' && c <= '9' || c == '.' }) {
-		if !slices.Contains(units(), unit) {
+		if !slices.Contains(durationUnits(), unit) {
 			return strings.TrimSpace(unit)
 		}
 	}

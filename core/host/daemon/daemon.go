@@ -78,7 +78,7 @@ func (h *Host) Sleep(ctx context.Context, d time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	over, stop := h.timer(d)
+	over, stop := h.startTimer(d)
 	defer stop()
 	select {
 	case <-over:
@@ -88,13 +88,13 @@ func (h *Host) Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// timer returns a channel that delivers after d, never for host.Forever, and a function that
+// startTimer returns a channel that delivers after d, never for host.Forever, and a function that
 // releases the timer.
 //
 // It uses AfterFunc, because the mock clock's Timer first fires other due timers, in the task that
 // asked for its own. That holds up the task while the mock's time goes on, and two tasks that fire
 // the same timer block each other for good.
-func (h *Host) timer(d time.Duration) (over <-chan struct{}, stop func()) {
+func (h *Host) startTimer(d time.Duration) (over <-chan struct{}, stop func()) {
 	if d == host.Forever {
 		return nil, func() {}
 	}
@@ -113,7 +113,7 @@ func (h *Host) Go(name string, run func()) host.Task {
 	t := task{ended: make(chan struct{})}
 	go func() {
 		defer close(t.ended)
-		pprof.SetGoroutineLabels(labelled(name))
+		pprof.SetGoroutineLabels(labelledContext(name))
 		run()
 	}()
 	return t
@@ -123,7 +123,7 @@ func (h *Host) Go(name string, run func()) host.Task {
 // each execution.
 var labels sync.Map
 
-func labelled(name string) context.Context {
+func labelledContext(name string) context.Context {
 	known, ok := labels.Load(name)
 	if !ok {
 		known, _ = labels.LoadOrStore(name, pprof.WithLabels(context.Background(), pprof.Labels("task", name)))
@@ -160,15 +160,15 @@ func (h *Host) WithTimeout(parent context.Context, d time.Duration) (context.Con
 		return context.WithCancel(parent)
 	}
 	ctx, cancel := h.clock.WithTimeout(parent, d)
-	return settled{ctx}, cancel
+	return settledContext{ctx}, cancel
 }
 
-// settled reads the error of a context only once the context has ended. The mock clock's contexts
+// settledContext reads the error of a context only once the context has ended. The mock clock's contexts
 // need this: they write their error under a lock and read it without one, and only the closing of
 // Done orders the two.
-type settled struct{ context.Context }
+type settledContext struct{ context.Context }
 
-func (s settled) Err() error {
+func (s settledContext) Err() error {
 	select {
 	case <-s.Done():
 		return s.Context.Err()
@@ -209,7 +209,7 @@ func (s *signal) Wait(ctx context.Context, d time.Duration) (bool, error) {
 		runtime.Gosched()
 		return false, ctx.Err()
 	}
-	over, stop := s.h.timer(d)
+	over, stop := s.h.startTimer(d)
 	defer stop()
 	select {
 	case <-s.set:

@@ -13,8 +13,8 @@ import (
 type signals struct {
 	mu  sync.Mutex
 	log *slog.Logger
-	// untold came before there was a logger.
-	untold []string
+	// unlogged came before there was a logger.
+	unlogged []string
 }
 
 type signalsKey struct{}
@@ -30,14 +30,14 @@ func Signals(parent context.Context) context.Context {
 	received := make(chan os.Signal, 2)
 	ossignal.Notify(received, os.Interrupt, syscall.SIGTERM)
 	go func() {
-		s.tell("received " + signalName(<-received))
+		s.logOrKeep("received " + signalName(<-received))
 		cancel()
 		for again := range received {
 			if again == os.Interrupt {
-				s.tell("received SIGINT while stopping: ending at once")
-				os.Exit(interrupted)
+				s.logOrKeep("received SIGINT while stopping: ending at once")
+				os.Exit(exitInterrupted)
 			}
-			s.tell("received SIGTERM while stopping: it changes nothing; SIGINT ends the process at once")
+			s.logOrKeep("received SIGTERM while stopping: it changes nothing; SIGINT ends the process at once")
 		}
 	}()
 	return context.WithValue(ctx, signalsKey{}, s)
@@ -51,26 +51,26 @@ func LogSignals(ctx context.Context, log *slog.Logger) {
 		return
 	}
 	s.mu.Lock()
-	untold := s.untold
-	s.log, s.untold = log, nil
+	unlogged := s.unlogged
+	s.log, s.unlogged = log, nil
 	s.mu.Unlock()
-	for _, text := range untold {
-		s.tell(text)
+	for _, text := range unlogged {
+		s.logOrKeep(text)
 	}
 }
 
-func (s *signals) tell(text string) {
+func (s *signals) logOrKeep(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.log == nil {
-		s.untold = append(s.untold, text)
+		s.unlogged = append(s.unlogged, text)
 		return
 	}
 	s.log.LogAttrs(context.Background(), slog.LevelInfo, text)
 }
 
-// interrupted is the exit code of a process that SIGINT ended.
-const interrupted = 130
+// exitInterrupted is the exit code of a process that SIGINT ended.
+const exitInterrupted = 130
 
 func signalName(s os.Signal) string {
 	if s == os.Interrupt {
