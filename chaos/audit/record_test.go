@@ -11,7 +11,7 @@ import (
 )
 
 // Every unknown word in a row is an error, but the rest of the row is read.
-func TestARowWithAnUnknownWordIsReadBesideIt(t *testing.T) {
+func TestUnknownWordKeepsRestOfRow(t *testing.T) {
 	known := record{id: 3, execution: 7, chain: 5, from: "requested", to: "scheduling", writer: "scheduler", reason: "", worker: 2}
 	for name, c := range map[string]struct {
 		change func(*record)
@@ -39,7 +39,7 @@ func TestARowWithAnUnknownWordIsReadBesideIt(t *testing.T) {
 }
 
 // A rule may lack events because they can't be read, or because retention has deleted them.
-func TestABlindRuleSaysWhatBecameOfItsEvents(t *testing.T) {
+func TestBlindRuleReportsCause(t *testing.T) {
 	since := time.Unix(1, 0)
 	for _, c := range []struct {
 		r    Result

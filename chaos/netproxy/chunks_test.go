@@ -23,7 +23,7 @@ func (w *whole) rewrite(b []byte) (out []byte) {
 // A scenario found this: a broker delivered large messages that no process received. Toxiproxy
 // loses the end of a chunk that is slightly longer than its buffer if the next chunk is already
 // there.
-func TestLargeMessagesThatWereKeptBackArriveWhole(t *testing.T) {
+func TestHeldLargeMessagesArriveWhole(t *testing.T) {
 	sent := make([]byte, 200*wholeSize)
 	for i := range sent {
 		sent[i] = byte(i / 251)

@@ -32,7 +32,7 @@ func published(channel uint16, exchange, key, id, kind, body string) []byte {
 }
 
 // The output doesn't depend on how the bytes are cut, and only the intended parts change.
-func TestPublishesAreRewrittenAndNothingElse(t *testing.T) {
+func TestPublishesRewritesOnlyPublishes(t *testing.T) {
 	greet := []byte("AMQP\x00\x00\x09\x01")
 	other := frame(frameMethod, 1, []byte{0, 10, 0, 11, 1, 2, 3})
 	beat := frame(8, 0, nil)
@@ -117,7 +117,7 @@ func say(t *testing.T, c net.Conn, within time.Duration) (time.Duration, error) 
 
 // A held delivery goes on once allowed, together with the next bytes and before later deliveries.
 // Everything else passes all the time.
-func TestDeliveriesAreKeptBack(t *testing.T) {
+func TestDeliveriesHoldsMessages(t *testing.T) {
 	delivered := func(n byte) []byte {
 		head := append([]byte{0, 60, 0, 0}, binary.BigEndian.AppendUint64(nil, 1)...)
 		return slices.Concat(frame(frameMethod, 1, []byte{0, 60, 0, 60, n}), frame(frameHead, 1, append(head, 0, 0)), frame(frameBody, 1, []byte{n}))
@@ -145,7 +145,7 @@ func TestDeliveriesAreKeptBack(t *testing.T) {
 
 // A held subscription goes on once allowed, and later frames of its channel follow it. Other
 // channels and queues are not affected.
-func TestSubscriptionsAreKeptBack(t *testing.T) {
+func TestSubscriptionsHoldsFrames(t *testing.T) {
 	subscribe := func(channel byte, queue string) []byte {
 		return frame(frameMethod, uint16(channel), append([]byte{0, 60, 0, 20, 0, 0, byte(len(queue))}, queue+"\x00\x00\x00\x00\x00\x00"...))
 	}
@@ -171,7 +171,7 @@ func TestSubscriptionsAreKeptBack(t *testing.T) {
 	}
 }
 
-func TestWhatACutHoldsArrivesWhenItHeals(t *testing.T) {
+func TestHeldBytesArriveAfterCut(t *testing.T) {
 	for _, way := range []Direction{Out, In} {
 		l, c := connect(t)
 		if _, err := say(t, c, 5*time.Second); err != nil {
@@ -279,7 +279,7 @@ func answers(t *testing.T, address string, within time.Duration) bool {
 
 // A client that disconnects while its bytes are delayed costs the link nothing: the delay ends at
 // once, and other clients are served.
-func TestADelayEndsAlthoughItsConnectionIsGone(t *testing.T) {
+func TestDelayEndsWithAbandonedConnection(t *testing.T) {
 	server, poured := pour(t)
 	w := New()
 	l, err := w.Link(t.Name(), server)

@@ -83,7 +83,7 @@ func TestContainersLeftBehind(t *testing.T) {
 	}
 }
 
-func TestAnImageIsNamedAndDockerIsNotOffered(t *testing.T) {
+func TestImageWithoutDockerIsRefused(t *testing.T) {
 	t.Setenv(ImagePostgres, "postgres:17")
 	t.Setenv(AddressPostgres, "")
 	t.Setenv(Without, "docker")
@@ -94,7 +94,7 @@ func TestAnImageIsNamedAndDockerIsNotOffered(t *testing.T) {
 	}
 }
 
-func TestANamedImageComesBeforeInstalledServers(t *testing.T) {
+func TestNamedImageOverridesInstalledServers(t *testing.T) {
 	t.Setenv(ImagePostgres, "postgres:17")
 	t.Setenv(AddressPostgres, "")
 	t.Setenv(Without, "")

@@ -10,7 +10,7 @@ import (
 
 // What servers have stored is there again at the next Up of the same directory, at the same
 // addresses, and their logs go on.
-func TestAKeptDirectoryKeepsDataAndAddresses(t *testing.T) {
+func TestKeptDirectoryRestoresDataAndAddresses(t *testing.T) {
 	Require(t, Available(t.Context(), Options{Postgres: true, RabbitMQ: true, PrivateOnly: true}))
 	ownTemp(t)
 	keep := filepath.Join(os.Getenv("TMPDIR"), "kept")
@@ -53,7 +53,7 @@ func TestAKeptDirectoryKeepsDataAndAddresses(t *testing.T) {
 
 // Only an empty directory, or one that an earlier Up made, is taken, and nothing in another is
 // touched.
-func TestOnlyAnEmptyOrKeptDirectoryIsKept(t *testing.T) {
+func TestKeepAcceptsOnlyEmptyOrKeptDirectory(t *testing.T) {
 	Require(t, Available(t.Context(), Options{Postgres: true, PrivateOnly: true}))
 	ownTemp(t)
 	base := os.Getenv("TMPDIR")

@@ -11,7 +11,7 @@ import (
 
 // A server that starts processes while it is being killed leaves none of them behind. PostgreSQL does that whenever a client
 // connects: a backend that nobody counted keeps the shared memory, and the next start finds it in use and gives up.
-func TestAKilledServerLeavesNoProcessThatItWasJustStarting(t *testing.T) {
+func TestKillEndsProcessesBeingStarted(t *testing.T) {
 	shell, err := exec.LookPath("bash")
 	if err != nil {
 		t.Fatal(err) // the kernel's own tools suffice for the rest

@@ -129,7 +129,7 @@ func alive(dirs []string) []string {
 	return out
 }
 
-func TestNothingSurvives(t *testing.T) {
+func TestServersEndWithTheirProcess(t *testing.T) {
 	noImages(t)
 	Require(t, Available(t.Context(), Options{Postgres: true, RabbitMQ: true, PrivateOnly: true}))
 	cases := []struct {
@@ -213,7 +213,7 @@ func sweepAndSee(t *testing.T, dirs []string) error {
 	return set.Down()
 }
 
-func TestSweepKillsWhatStillRuns(t *testing.T) {
+func TestSweepKillsLeftoverProcesses(t *testing.T) {
 	noImages(t)
 	base := t.TempDir()
 	dead := filepath.Join(base, dirPrefix+"dead")

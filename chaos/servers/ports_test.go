@@ -10,7 +10,7 @@ import (
 )
 
 // Sandboxes and other harnesses choose their ports long before they listen on them.
-func TestChosenPortsAreNobodyElses(t *testing.T) {
+func TestChosenPortsAreReserved(t *testing.T) {
 	const asked = "HANDOFF_TEST_CLAIM"
 	if port, err := strconv.Atoi(os.Getenv(asked)); err == nil {
 		if claimPort(port) {

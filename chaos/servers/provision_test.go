@@ -124,7 +124,7 @@ func TestDatabasesAreSeparate(t *testing.T) {
 	}
 }
 
-func TestDatabaseIsDroppedThoughConnected(t *testing.T) {
+func TestDatabaseIsDroppedWhileConnected(t *testing.T) {
 	server := Database(t)
 	var gone *DB
 	t.Run("inner", func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestVhostsAreSeparate(t *testing.T) {
 	}
 }
 
-func TestDisposedVhostsAreDeletedWithTheNextRefill(t *testing.T) {
+func TestRefillDeletesDisposedVhosts(t *testing.T) {
 	m := Broker(t).Server
 	if !m.Private() {
 		t.Skip("the node was given: it deletes at once")
@@ -181,7 +181,7 @@ func TestDisposedVhostsAreDeletedWithTheNextRefill(t *testing.T) {
 }
 
 // One environment for all tests that stop and kill servers, because a start takes seconds.
-func TestLife(t *testing.T) {
+func TestServerLifecycle(t *testing.T) {
 	ownTemp(t)
 	set := Own(t, Options{Postgres: true, RabbitMQ: true, Management: true})
 	t.Run("postgres", func(t *testing.T) { postgresLife(t, set.Postgres) })
@@ -258,7 +258,7 @@ func rabbitLife(t *testing.T, m *RabbitMQ) {
 	ctx := within(t)
 	for name, stop := range map[string]func() error{"stop": m.Stop, "kill": m.Kill} {
 		if name == "stop" && !testenv.All() {
-			continue // a node that is kept is stopped and starts again in TestAKeptDirectoryKeepsDataAndAddresses
+			continue // a node that is kept is stopped and starts again in TestKeptDirectoryRestoresDataAndAddresses
 		}
 		publish(t, m.URL, "kept", name)
 		began := time.Now()
@@ -378,7 +378,7 @@ func TestTakenPortIsReplaced(t *testing.T) {
 	}
 }
 
-func TestClosedTemporaryDirectoryIsPassedOver(t *testing.T) {
+func TestUnreachableTemporaryDirectoryIsSkipped(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root runs servers as other users")
 	}

@@ -24,7 +24,7 @@ func growing(perSecond, from float64) func(int) float64 {
 
 // A leak is found by its curve. A series that only warms up, jumps about or is killed now and then
 // is not reported.
-func TestLeaksAreFoundAndNothingElse(t *testing.T) {
+func TestJudgeReportsOnlyLeaks(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		slack float64
@@ -54,7 +54,7 @@ func TestLeaksAreFoundAndNothingElse(t *testing.T) {
 
 // A leak in a process that is killed every two minutes looks flat over the whole soak, and is found
 // in each of its lives.
-func TestAKillHidesNoLeak(t *testing.T) {
+func TestJudgeDetectsLeakDespiteKills(t *testing.T) {
 	lives := func(leak float64) *soak.Series {
 		s := &soak.Series{Name: "goroutines", Rule: soak.Flat, Slack: 20}
 		for n := 0; n < 600; n += 120 {
@@ -70,7 +70,7 @@ func TestAKillHidesNoLeak(t *testing.T) {
 	}
 }
 
-func TestGrowthThatIsProportionalToExecutionsIsToldAsSuch(t *testing.T) {
+func TestGrowthPerExecutionIsReported(t *testing.T) {
 	executions := &soak.Series{}
 	table, square := &soak.Series{Unit: "bytes", Rule: soak.PerExecution}, &soak.Series{Unit: "bytes", Rule: soak.PerExecution}
 	for n := range 600 {
@@ -89,7 +89,7 @@ func TestGrowthThatIsProportionalToExecutionsIsToldAsSuch(t *testing.T) {
 
 // A queue that grows while a server is away is no growth, if it has gone when the backlog is worked
 // off.
-func TestAnOutageIsNoGrowth(t *testing.T) {
+func TestJudgeIgnoresOutages(t *testing.T) {
 	r := &soak.Result{Strikes: []soak.Struck{{Strike: soak.Strike{Part: "broker"}, Began: true, From: 480 * time.Second, To: 570 * time.Second}}}
 	waits := func(n int) float64 {
 		if n >= 480 && n < 580 {
@@ -107,7 +107,7 @@ func TestAnOutageIsNoGrowth(t *testing.T) {
 	}
 }
 
-func TestTooShortASeriesIsNotJudged(t *testing.T) {
+func TestShortSeriesIsNotJudged(t *testing.T) {
 	s := &soak.Series{Rule: soak.Flat}
 	for n := range 10 {
 		s.Add(time.Duration(n)*time.Second, float64(n))
@@ -118,7 +118,7 @@ func TestTooShortASeriesIsNotJudged(t *testing.T) {
 }
 
 // However long a soak is, a series keeps few points, over all of its time.
-func TestASeriesIsThinnedAndKeepsItsShape(t *testing.T) {
+func TestSeriesThinningKeepsShape(t *testing.T) {
 	s := &soak.Series{}
 	for n := range 100_000 {
 		s.Add(time.Duration(n)*time.Second, float64(n))

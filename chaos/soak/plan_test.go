@@ -12,7 +12,7 @@ import (
 	"handoff/core/config"
 )
 
-func TestTheSameSeedAndDurationGiveTheSamePlan(t *testing.T) {
+func TestDrawIsDeterministic(t *testing.T) {
 	draw := func(seed uint64, d time.Duration) string { return string(soak.Draw(seed, d, soak.Default()).YAML(0.2)) }
 	if first, second := draw(7, time.Hour), draw(7, time.Hour); first != second {
 		t.Error("two plans of one seed differ")
@@ -24,7 +24,7 @@ func TestTheSameSeedAndDurationGiveTheSamePlan(t *testing.T) {
 
 // Every part is struck five times in every way within an hour, one after the other, with time to
 // recover.
-func TestAPlanStrikesEveryPartFiveTimesAndLeavesTimeToRecover(t *testing.T) {
+func TestPlanStrikesEveryPartFiveTimes(t *testing.T) {
 	for seed := range uint64(50) {
 		p := soak.Draw(seed, time.Hour, soak.Default())
 		if p.Short() != "" {
@@ -57,7 +57,7 @@ func TestAPlanStrikesEveryPartFiveTimesAndLeavesTimeToRecover(t *testing.T) {
 	}
 }
 
-func TestAShortPlanKillsEveryPartOnceAndSaysWhatItLacks(t *testing.T) {
+func TestShortPlanKillsEveryPartOnce(t *testing.T) {
 	p := soak.Draw(1, soak.LeastFor, soak.Default())
 	var killed []string
 	for _, s := range p.Strikes {
@@ -77,7 +77,7 @@ func TestAShortPlanKillsEveryPartOnceAndSaysWhatItLacks(t *testing.T) {
 	}
 }
 
-func TestAKindOfStrikeThatNeverMadeADifferenceIsNamed(t *testing.T) {
+func TestMissedNamesIneffectiveStrikes(t *testing.T) {
 	r := &soak.Result{}
 	for _, s := range []struct {
 		part    string
@@ -92,7 +92,7 @@ func TestAKindOfStrikeThatNeverMadeADifferenceIsNamed(t *testing.T) {
 
 // A plan of any allowed length is a scenario that the loader accepts, with the faults of its
 // strikes in their order.
-func TestAPlanIsAScenario(t *testing.T) {
+func TestPlanIsValidScenario(t *testing.T) {
 	for _, d := range []time.Duration{soak.LeastFor, 90 * time.Second, 10 * time.Minute, time.Hour, soak.MostFor} {
 		p := soak.Draw(3, d, soak.Default())
 		s, err := scenario.Parse("plan.yaml", p.YAML(0.2))

@@ -45,7 +45,7 @@ var needs = map[config.Right][]string{
 	},
 }
 
-func TestEveryEndpointNeedsARightAndOnlyReadsNeedTheLeast(t *testing.T) {
+func TestEveryEndpointNeedsARight(t *testing.T) {
 	got := map[config.Right][]string{}
 	for path, m := range new(Server).routes() {
 		for method, e := range m {
@@ -68,7 +68,7 @@ func TestEveryEndpointNeedsARightAndOnlyReadsNeedTheLeast(t *testing.T) {
 }
 
 // The document says for every operation which right it needs.
-func TestOpenAPINamesTheRightOfEveryOperation(t *testing.T) {
+func TestOpenAPIDocumentsRights(t *testing.T) {
 	type security []map[string][]config.Right
 	var everywhere struct{ Security security }
 	if err := yaml.Unmarshal(openAPI, &everywhere); err != nil {
@@ -93,7 +93,7 @@ func TestOpenAPINamesTheRightOfEveryOperation(t *testing.T) {
 
 // Every token at every endpoint: tokens without the right are refused and change nothing; the
 // others are accepted.
-func TestEachTokenMayDoWhatItsRightIncludes(t *testing.T) {
+func TestTokenRightsAreEnforced(t *testing.T) {
 	for _, has := range append(config.Rights(), "") {
 		b := setup(t, threeTokens)
 		b.store.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 1}, Name: "w"}}
@@ -143,7 +143,7 @@ func TestEachTokenMayDoWhatItsRightIncludes(t *testing.T) {
 }
 
 // During a rotation both tokens are accepted, under one name and with the same idempotency keys.
-func TestATokenIsRotatedUnderItsName(t *testing.T) {
+func TestTokenRotationKeepsName(t *testing.T) {
 	b := setup(t, threeTokens)
 	first := b.do("POST", executionsPath, echo, "Idempotency-Key", "k", "Authorization", "Bearer old-submit-token")
 	again := b.do("POST", executionsPath, echo, "Idempotency-Key", "k", "Authorization", "Bearer submit-token")
@@ -165,7 +165,7 @@ func TestATokenIsRotatedUnderItsName(t *testing.T) {
 	}
 }
 
-func TestTheLogNamesTheTokenAndNeverShowsIt(t *testing.T) {
+func TestLogShowsTokenNameOnly(t *testing.T) {
 	var log bytes.Buffer
 	b := setup(t, func(o *Options) {
 		threeTokens(o)
@@ -183,7 +183,7 @@ func TestTheLogNamesTheTokenAndNeverShowsIt(t *testing.T) {
 
 // Without a token, every client that reaches the server may do everything. So pages of other sites
 // must not reach it, whatever name their site has.
-func TestWithoutATokenForeignHostsAndOriginsAreRefused(t *testing.T) {
+func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 	const rebound, page = "evil.example:8080", "http://evil.example:8080"
 	for name, c := range map[string]struct {
 		change        func(*Options)
@@ -230,7 +230,7 @@ func TestWithoutATokenForeignHostsAndOriginsAreRefused(t *testing.T) {
 }
 
 // The sender is named in everything that a request changes, and in the API's view of it.
-func TestRequestsLeaveTheNameOfTheirToken(t *testing.T) {
+func TestChangesRecordTokenName(t *testing.T) {
 	b := setup(t, threeTokens)
 	b.store.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 1}, Name: "w"}}
 	for id := range int64(4) {

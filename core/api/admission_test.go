@@ -33,7 +33,7 @@ func (h *held) List(ctx context.Context, q store.ExecutionQuery) ([]store.Listed
 	return h.fakeStore.List(ctx, q)
 }
 
-func TestListsWaitForAPlaceAndLeaveSubmissionsTheirs(t *testing.T) {
+func TestListsDoNotBlockSubmissions(t *testing.T) {
 	db := &held{newStore(), make(chan struct{}, 100), make(chan struct{})}
 	var o Options
 	b := setup(t, func(given *Options) { given.Store, given.Submitter.Store = db, db; o = *given })
@@ -80,7 +80,7 @@ func TestListsWaitForAPlaceAndLeaveSubmissionsTheirs(t *testing.T) {
 
 // A request that got no place in time has read nothing from the database. Nor has a request whose
 // client left.
-func TestWhoWaitsForAPlaceLeavesTheQueueWithItsClient(t *testing.T) {
+func TestDisconnectedClientLeavesQueue(t *testing.T) {
 	g := newGate("lists", 1)
 	g.patience = time.Hour
 	leave, _ := g.takePlace(t.Context())
@@ -112,7 +112,7 @@ func (s *slow) Create(ctx context.Context, items []store.NewExecution) ([]store.
 	return s.fakeStore.Create(ctx, items)
 }
 
-func TestBatchesAtOnceWaitForAPlaceBeforeTheyAreRead(t *testing.T) {
+func TestBatchesWaitBeforeReadingBody(t *testing.T) {
 	db := &slow{fakeStore: newStore(), leave: make(chan struct{})}
 	var o Options
 	setup(t, func(given *Options) { given.Store, given.Submitter.Store = db, db; o = *given })
@@ -180,7 +180,7 @@ func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request, look 
 	}
 }
 
-func TestThirtyTwoRequestsAtOnceStayInTheirBounds(t *testing.T) {
+func TestConcurrentRequestsStayWithinMemoryBounds(t *testing.T) {
 	testenv.Nightly(t, "when the heap is collected depends on the load; what each request allocates is bounded in make test")
 	for name, request := range map[string]func() *http.Request{
 		"lists":         func() *http.Request { return localRequest("GET", "/api/v1/actions?limit=500", http.NoBody) },
@@ -195,7 +195,7 @@ func TestThirtyTwoRequestsAtOnceStayInTheirBounds(t *testing.T) {
 	}
 }
 
-func TestReadingABodyEndsWithItsClient(t *testing.T) {
+func TestDisconnectEndsBodyReading(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	b, ok := parseBody(ctx, fill(`{"executions":[`, `{"action_ref":"core.echo"},`, 1<<20, `]}`)())
@@ -210,7 +210,7 @@ func TestReadingABodyEndsWithItsClient(t *testing.T) {
 	}
 }
 
-func TestTextThatCannotBeReadIsRefusedWithItsPlace(t *testing.T) {
+func TestInvalidTextIsRefusedWithPosition(t *testing.T) {
 	b := setup(t, nil)
 	for path, want := range map[string]string{
 		executionsPath + "?action_ref=%ff":                         `"field":"action_ref","detail":"is not UTF-8 text from byte 1 on"`,
@@ -270,7 +270,7 @@ func TestTextThatCannotBeReadIsRefusedWithItsPlace(t *testing.T) {
 	}
 }
 
-func TestBodiesOfOtherEncodingsAreRefused(t *testing.T) {
+func TestUnsupportedBodyEncodingsAreRefused(t *testing.T) {
 	b := setup(t, nil)
 	for _, x := range []struct {
 		header, text string
@@ -291,7 +291,7 @@ func TestBodiesOfOtherEncodingsAreRefused(t *testing.T) {
 	}
 }
 
-func TestOneRowThatCannotBeReadHidesNoOther(t *testing.T) {
+func TestUnreadableRowHidesNoOthers(t *testing.T) {
 	b := setup(t, nil)
 	for range 3 {
 		b.do("POST", executionsPath, echo)
@@ -311,7 +311,7 @@ func TestOneRowThatCannotBeReadHidesNoOther(t *testing.T) {
 	}
 }
 
-func TestAnAnswerListsAHundredMistakesAndSaysThatThereMayBeMore(t *testing.T) {
+func TestResponseListsAtMostHundredMistakes(t *testing.T) {
 	b := setup(t, nil)
 	for path, body := range map[string][]byte{
 		executionsPath:                 fill(`{`, "\n\"x\":1,", 1<<19, `}`)(),
@@ -331,7 +331,7 @@ func TestAnAnswerListsAHundredMistakesAndSaysThatThereMayBeMore(t *testing.T) {
 	}
 }
 
-func TestAPageEndsWhereItsBytesDo(t *testing.T) {
+func TestPageIsLimitedInBytes(t *testing.T) {
 	db := full().another()
 	h := whole(t, db)
 	seen, after := map[string]bool{}, ""

@@ -255,7 +255,7 @@ func TestBatch(t *testing.T) {
 }
 
 // If the database did not accept one piece of a batch, the other pieces stay as they are.
-func TestBatchHalfAccepted(t *testing.T) {
+func TestPartiallyAcceptedBatch(t *testing.T) {
 	b := setup(t, func(o *Options) { o.Config.Executor.BatchSize = 1 })
 	b.store.fails = []error{nil, store.ErrUnavailable}
 	a := b.do("POST", executionsPath+"/batch", `{"executions":[{"action_ref":"core.echo"},{"action_ref":"core.echo"},{"action_ref":"core.echo"}]}`)
@@ -268,7 +268,7 @@ func TestBatchHalfAccepted(t *testing.T) {
 	}
 }
 
-func TestDatabaseAway(t *testing.T) {
+func TestDatabaseUnavailable(t *testing.T) {
 	b := setup(t, nil)
 	for _, r := range []struct {
 		err     error
@@ -341,7 +341,7 @@ func TestProbes(t *testing.T) {
 	}
 }
 
-func TestPanicsAreAnswered(t *testing.T) {
+func TestPanicIsAnsweredWithProblem(t *testing.T) {
 	b := setup(t, func(o *Options) {
 		o.Checks = []Check{{"broken", func(context.Context) error { panic("oh") }}}
 	})

@@ -323,7 +323,7 @@ func (f *failsLater) Create(ctx context.Context, items []store.NewExecution) ([]
 }
 
 // An unreadable row is refused, and does not lead the search for a time astray.
-func TestBulkPassesUnreadableRows(t *testing.T) {
+func TestBulkRefusesUnreadableRows(t *testing.T) {
 	b := outage(t, 9)
 	b.store.unreadable = map[execution.ID]string{13: "written by hand"}
 	_, total := b.steps("retry", `"failure_reason":"no_workers","created_from":"2001-09-09T01:55:40Z"`)

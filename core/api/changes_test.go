@@ -142,7 +142,7 @@ func (f *following) expect(want ...string) {
 	}
 }
 
-func TestChangesAreToldOnceOverConnections(t *testing.T) {
+func TestReconnectRepeatsNoChanges(t *testing.T) {
 	s := newStreaming(t, nil)
 	for id := range execution.ID(5) {
 		s.changed(id+1, "a", execution.Requested)
@@ -162,7 +162,7 @@ func TestChangesAreToldOnceOverConnections(t *testing.T) {
 	third.expect("5 cancelled")
 }
 
-func TestChangesBeginNowAndAreSelected(t *testing.T) {
+func TestChangesStartNowAndAreFiltered(t *testing.T) {
 	s := newStreaming(t, nil)
 	s.changed(1, "a", execution.Requested)
 	all := s.follow("", "")
@@ -179,7 +179,7 @@ func TestChangesBeginNowAndAreSelected(t *testing.T) {
 
 // A client that selects few changes has to advance, too, or it would look at all of them again
 // after a reconnect.
-func TestSilentStreamShowsLifeAndMoves(t *testing.T) {
+func TestIdleStreamAdvancesPosition(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.keepAlive = time.Millisecond })
 	f := s.follow("?execution=9&after=0", "")
 	s.changed(1, "a", execution.Requested)
@@ -191,7 +191,7 @@ func TestSilentStreamShowsLifeAndMoves(t *testing.T) {
 }
 
 // A reader can tell that nothing happens from being held back.
-func TestAStreamThatIsHeldBackSaysSo(t *testing.T) {
+func TestHeldStreamReportsDelay(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.keepAlive = time.Millisecond })
 	f := s.follow("?after=0", "")
 	for range 3 {
@@ -219,7 +219,7 @@ func TestAStreamThatIsHeldBackSaysSo(t *testing.T) {
 	f.expect("1 requested")
 }
 
-func TestStreamOutlivesTheLimitsOfRequests(t *testing.T) {
+func TestStreamOutlivesRequestTimeouts(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second
 	s := newLimited(t, limit, func(s *streams) { s.keepAlive, s.write = 5*time.Millisecond, 2*limit })
@@ -265,7 +265,7 @@ func TestStreamWaitsForTheDatabase(t *testing.T) {
 	}
 }
 
-func TestStreamsThatAreRefused(t *testing.T) {
+func TestStreamRefusals(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.open = make(chan struct{}, 1) })
 	for query, want := range map[string]int{
 		"?after=x": 400, "?after=1": 400, "?after=01-1": 400, "?after=1--1": 400, "?to=faild": 400, "?execution=0": 400, "?action_ref=%00": 400,
@@ -294,7 +294,7 @@ func TestStreamsThatAreRefused(t *testing.T) {
 }
 
 // A client that does not read keeps its place for a limited time.
-func TestClientThatDoesNotReadIsLeft(t *testing.T) {
+func TestStalledClientIsDisconnected(t *testing.T) {
 	s := newStreaming(t, func(s *streams) {
 		if s.write > 5*time.Second {
 			t.Errorf("clients that don't read keep their places for %v", s.write)
@@ -336,7 +336,7 @@ func TestStopEndsStreams(t *testing.T) {
 	}
 }
 
-func TestNoClientAddressHoldsAllStreams(t *testing.T) {
+func TestStreamsPerAddressAreLimited(t *testing.T) {
 	s := newStreaming(t, nil)
 	for range maxStreamsOfClient {
 		s.follow("", "")
@@ -357,7 +357,7 @@ func TestNoClientAddressHoldsAllStreams(t *testing.T) {
 	leave()
 }
 
-func TestAPositionBehindWhichChangesAreDeletedIsRefused(t *testing.T) {
+func TestDeletedPositionIsRefused(t *testing.T) {
 	s := newStreaming(t, nil)
 	for id := range execution.ID(3) {
 		s.changed(id+1, "a", execution.Requested)
@@ -375,7 +375,7 @@ func TestAPositionBehindWhichChangesAreDeletedIsRefused(t *testing.T) {
 	}
 }
 
-func TestAStreamThatFallsBehindWhatIsDeletedSaysSoAndEnds(t *testing.T) {
+func TestStreamEndsWhenChangesAreDeleted(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.poll = 50 * time.Millisecond })
 	s.changed(1, "a", execution.Requested)
 	f := s.follow("?after=0", "")

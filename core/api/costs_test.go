@@ -121,9 +121,9 @@ func measure(h http.Handler, asked string, a *attempt, body []byte) cost {
 	return cost{ended - began, after.TotalAlloc - before.TotalAlloc, w}
 }
 
-// TestNoRequestCostsMoreThanItsBounds sends every request that worst lists to a server whose store
+// TestRequestCostStaysWithinBounds sends every request that worst lists to a server whose store
 // is full. Only make test-all judges processor time.
-func TestNoRequestCostsMoreThanItsBounds(t *testing.T) {
+func TestRequestCostStaysWithinBounds(t *testing.T) {
 	judged := 0
 	if testenv.All() && !raced { // only an idle machine's processor time says something
 		judged = 1

@@ -53,7 +53,7 @@ func TestDeadLettersAreListedInPages(t *testing.T) {
 	}
 }
 
-func TestReplayOfWhatStillWaitsIsANewDispatch(t *testing.T) {
+func TestReplayRedispatchesScheduledExecution(t *testing.T) {
 	b := letters(t)
 	a := b.do("POST", lettersPath+"/1/replay", "")
 	if row := b.store.rows[0]; a.status != 202 || row.Status != execution.Requested || row.Epoch != 4 || b.store.letters[0].Open {
@@ -65,7 +65,7 @@ func TestReplayOfWhatStillWaitsIsANewDispatch(t *testing.T) {
 	}
 }
 
-func TestReplayOfWhatHasEndedIsANewExecutionOnce(t *testing.T) {
+func TestReplayOfEndedExecutionIsIdempotent(t *testing.T) {
 	b := letters(t)
 	for range 2 {
 		a := b.do("POST", lettersPath+"/2/replay", "")
@@ -78,7 +78,7 @@ func TestReplayOfWhatHasEndedIsANewExecutionOnce(t *testing.T) {
 	}
 }
 
-func TestReplayHasTheLimitsOfTheFirstAttempt(t *testing.T) {
+func TestReplayKeepsFirstAttemptLimits(t *testing.T) {
 	b := letters(t)
 	asked := execution.Limits{MaxRetries: 1, OwnRetries: true}
 	b.store.rows[0].Limits = asked
@@ -90,7 +90,7 @@ func TestReplayHasTheLimitsOfTheFirstAttempt(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReplayedStaysOpen(t *testing.T) {
+func TestRefusedReplayLeavesDeadLetterOpen(t *testing.T) {
 	b := letters(t)
 	for id, part := range map[string]string{"3": "is running", "4": "names no execution"} {
 		if a := b.do("POST", lettersPath+"/"+id+"/replay", ""); a.status != 409 || !strings.Contains(a.text, part) {

@@ -276,7 +276,7 @@ func readInfo(t *testing.T) string {
 }
 
 // Each of these makes the document wrong in one place, and one of the tests' requests shows it.
-func TestAWrongDocumentIsNoticed(t *testing.T) {
+func TestWrongDocumentIsDetected(t *testing.T) {
 	problem := http.Header{"Content-Type": {"application/problem+json"}, "Retry-After": {"1"}}
 	busy := exchange{method: "GET", target: executionsPath, got: problem, status: 503, answer: []byte(`{"type":"urn:handoff:problem:unavailable","title":"t","status":503}`)}
 	plain := http.Header{"Content-Type": {"application/json"}}

@@ -17,7 +17,7 @@ func limited(limits string) string {
 	return `{"action_ref":"core.echo",` + limits + `}`
 }
 
-func TestAnExecutionSetsLimitsOfItsOwn(t *testing.T) {
+func TestExecutionOverridesActionLimits(t *testing.T) {
 	b := setup(t, nil)
 	b.store.actions["core.echo"] = execution.Action{Ref: "core.echo", Timeout: 30 * time.Second, MaxRetries: 1}
 	for _, x := range []struct {
@@ -43,7 +43,7 @@ func TestAnExecutionSetsLimitsOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestLimitsHaveTheBoundsOfAnActions(t *testing.T) {
+func TestExecutionLimitsAreBounded(t *testing.T) {
 	b := setup(t, nil)
 	for _, x := range []struct {
 		limits string
@@ -82,7 +82,7 @@ func TestLimitsHaveTheBoundsOfAnActions(t *testing.T) {
 
 // A repeated request with other limits is another request. This is also true if it leaves out a
 // limit that the first one set, or sets the value that the first one had from its action.
-func TestAKeyBelongsToTheLimitsOfItsRequest(t *testing.T) {
+func TestIdempotencyKeyCoversLimits(t *testing.T) {
 	bodies := []string{"", `"timeout_seconds":5`, `"timeout_seconds":6`, `"dispatch_timeout_seconds":5`, `"max_retries":0`, `"max_retries":1`}
 	for _, first := range bodies {
 		for _, second := range bodies {
@@ -111,7 +111,7 @@ func TestAKeyBelongsToTheLimitsOfItsRequest(t *testing.T) {
 
 // A retry and a replay run the execution as it was requested: with its own limits, and otherwise
 // with the action as it is now.
-func TestRetryAndReplayKeepTheLimitsOfTheRequest(t *testing.T) {
+func TestRetryAndReplayKeepRequestLimits(t *testing.T) {
 	own := execution.Limits{Timeout: 5 * time.Second, MaxRetries: 3, OwnRetries: true}
 	old := execution.Action{Ref: "core.echo", DispatchTimeout: 9 * time.Second}
 	row := execution.Execution{ID: 1, Action: own.On(old), Limits: own, Status: execution.Failed, OrchestratedAt: time.Unix(1e9, 0)}

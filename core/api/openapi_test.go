@@ -156,7 +156,7 @@ func TestOpenAPIHasEveryField(t *testing.T) {
 }
 
 // The fields that a request may have are those that the refusal of an unknown field lists.
-func TestOpenAPIHasWhatRequestsMaySay(t *testing.T) {
+func TestOpenAPIHasRequestFields(t *testing.T) {
 	b := setup(t, nil)
 	d := readDocument(t)
 	allowed := func(a answer) (names []string) {

@@ -63,7 +63,7 @@ func put(t *testing.T, path, text string, changed int64) {
 	}
 }
 
-func TestTheAPIServesTLSAndTakesRenewedCertificates(t *testing.T) {
+func TestServerReloadsRenewedCertificates(t *testing.T) {
 	dir := t.TempDir()
 	first := certificate(t, dir, 1)
 	var log bytes.Buffer
@@ -163,7 +163,7 @@ func TestTheAPIServesTLSAndTakesRenewedCertificates(t *testing.T) {
 	}
 }
 
-func TestACertificateThatCannotBeReadIsAnErrorThatNamesTheFile(t *testing.T) {
+func TestUnreadableCertificateErrorNamesFile(t *testing.T) {
 	dir := t.TempDir()
 	certificate(t, dir, 1)
 	cert, key, missing, empty := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key"), filepath.Join(dir, "missing.pem"), filepath.Join(dir, "empty.pem")

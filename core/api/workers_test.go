@@ -81,7 +81,7 @@ func TestCordonAndDrain(t *testing.T) {
 	}
 }
 
-func TestPinned(t *testing.T) {
+func TestPinnedExecution(t *testing.T) {
 	b := withWorkers(t)
 	const path = "/api/v1/executions"
 	if a := b.do(http.MethodPost, path, `{"action_ref": "core.echo", "worker_id": 2}`, "Idempotency-Key", "k"); a.status != http.StatusCreated || b.store.rows[0].Pinned != 2 {
@@ -105,7 +105,7 @@ func TestPinned(t *testing.T) {
 
 // A number in a path is a worker's id, whatever the names of other workers; a name made of digits
 // needs the prefix.
-func TestAWorkerIsFoundByItsNumberBeforeAnotherOneOfThatName(t *testing.T) {
+func TestWorkerIDTakesPrecedenceOverName(t *testing.T) {
 	b := withWorkers(t)
 	b.store.workers = append([]store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 3, Incarnation: 6}, Name: "2", Lifecycle: execution.Active}}, b.store.workers...)
 	b.store.workers = append(b.store.workers, store.WorkerRow{WorkerKey: store.WorkerKey{ID: 4, Incarnation: 7}, Name: "name:2", Lifecycle: execution.Active})

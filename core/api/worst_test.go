@@ -262,7 +262,7 @@ func endpoints() *http.ServeMux {
 }
 
 // Every endpoint needs its most expensive requests in worst, and a fuzz target.
-func TestEveryEndpointHasItsWorstRequests(t *testing.T) {
+func TestEveryEndpointHasWorstRequests(t *testing.T) {
 	missing := map[string]bool{"GET /healthz": true, "GET /readyz": true, "GET /metrics": true, "GET /playbooks/": true}
 	for path, m := range new(Server).routes() {
 		for method := range m {

@@ -13,7 +13,7 @@ const (
 	tokenB = "bbbbbbbbbbbbbbbb"
 )
 
-func TestTokensAreReadFromTheFileAndFromTheEnvironment(t *testing.T) {
+func TestTokensFromFileAndEnvironment(t *testing.T) {
 	want := []Token{{Name: "ci", Token: tokenA, OldToken: tokenB, Rights: RightSubmit}, {Name: "ops.1", Token: "cccccccccccccccc", Rights: RightOperate}}
 	list := `[{name: ci, token: ` + tokenA + `, old_token: ` + tokenB + `, rights: submit}, {name: ops.1, token: cccccccccccccccc, rights: operate}]`
 	asJSON := `[{"name": "ci", "token": "` + tokenA + `", "old_token": "` + tokenB + `", "rights": "submit"}, {"name": "ops.1", "token": "cccccccccccccccc", "rights": "operate"}]`
@@ -45,7 +45,7 @@ func TestTokensAreReadFromTheFileAndFromTheEnvironment(t *testing.T) {
 
 // Every mistake is reported at its place, and no message or frame repeats a value that may be a
 // token.
-func TestMistakesInTokensAreToldWithoutTheTokens(t *testing.T) {
+func TestTokenErrorsRevealNoTokens(t *testing.T) {
 	const secret = "s3cr3t-s3cr3t-s3cr3t"
 	for file, want := range map[string][]string{
 		"api:\n  tokens:\n  - {name: a, token: " + secret + ", rights: submit}\n  - {name: a, token: " + tokenA + ", rights: read}\n": {
@@ -104,7 +104,7 @@ func TestMistakesInTokensAreToldWithoutTheTokens(t *testing.T) {
 	}
 }
 
-func TestOnlyAddressesOfThisMachineAreLoopback(t *testing.T) {
+func TestLoopbackAcceptsOnlyLocalAddresses(t *testing.T) {
 	for listen, want := range map[string]bool{
 		"127.0.0.1:8080": true, "127.1.2.3:0": true, "localhost:8080": true, "LocalHost:1": true, "[::1]:8080": true, "[::ffff:127.0.0.1]:1": true,
 		":8080": false, "0.0.0.0:8080": false, "[::]:8080": false, "[::ffff:0.0.0.0]:0": false, "10.0.0.1:8080": false, "192.0.2.1:80": false, "handoff.example.com:8080": false,
@@ -116,7 +116,7 @@ func TestOnlyAddressesOfThisMachineAreLoopback(t *testing.T) {
 	}
 }
 
-func TestAnOpenAPINeedsATokenOrAnExplicitWord(t *testing.T) {
+func TestExposedServerNeedsTokenOrInsecure(t *testing.T) {
 	for settings, refused := range map[string]bool{
 		"listen: 127.0.0.1:8080": false, "listen: ''": false, "listen: localhost:0": false,
 		"listen: ':8080'": true, "listen: 0.0.0.0:8080": true, "listen: '[::]:8080'": true, "listen: 10.0.0.1:80": true, "listen: handoff.example.com:80": true,
@@ -143,7 +143,7 @@ func TestAnOpenAPINeedsATokenOrAnExplicitWord(t *testing.T) {
 	}
 }
 
-func TestEachRightIncludesTheOnesBeforeIt(t *testing.T) {
+func TestRightsIncludeWeakerRights(t *testing.T) {
 	for i, has := range Rights() {
 		for j, needs := range Rights() {
 			if has.Includes(needs) != (i >= j) {

@@ -9,7 +9,7 @@ import (
 
 // For any configuration and any draw, a backoff stays below its cap and inside its bounds, and its
 // lower bound never falls from one attempt to the next (defect D52).
-func TestBackoffKeepsItsBounds(t *testing.T) {
+func TestBackoffStaysWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := Retry{
 			Enabled: true, BaseBackoffSecs: rapid.Int64Range(0, 600).Draw(t, "base"), MaxBackoffSecs: rapid.Int64Range(1, 3600).Draw(t, "cap"),

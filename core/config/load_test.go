@@ -154,7 +154,7 @@ func TestLaterSourcesWin(t *testing.T) {
 }
 
 // The printed configuration can be read back and is the same.
-func TestPrintCanBeReadBack(t *testing.T) {
+func TestPrintedConfigurationCanBeReloaded(t *testing.T) {
 	for _, p := range Profiles() {
 		e, problems := Load(Input{File: "c.yaml", Data: []byte("profile: " + string(p) + "\nworker: {name: \"w: 1\", runtimes: [noop]}\n" + addresses)})
 		if len(problems) > 0 {
@@ -172,7 +172,7 @@ func TestPrintCanBeReadBack(t *testing.T) {
 	}
 }
 
-func TestNothingRepeatsASecret(t *testing.T) {
+func TestMessagesRevealNoSecrets(t *testing.T) {
 	const secret = "s3cr3t"
 	for _, file := range []string{
 		"api: {token: s3cr3t}\n",
@@ -219,7 +219,7 @@ func TestMaskURL(t *testing.T) {
 }
 
 // Dots become underscores, so two keys could have the same variable.
-func TestEveryKeyHasAVariableOfItsOwn(t *testing.T) {
+func TestEveryKeyHasUniqueVariable(t *testing.T) {
 	seen := map[string]string{}
 	for _, l := range daemonLeaves() {
 		name := EnvName(l.Path)

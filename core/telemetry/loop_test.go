@@ -22,7 +22,7 @@ func (s *story) Observe(f Figure, d time.Duration, l Labels) {
 	s.text += fmt.Sprint(Table()[f].Name, l[0], "=", d, " ")
 }
 
-func TestALoopTellsHowItsPassesWentAndHowLateTheyCame(t *testing.T) {
+func TestLoopReportsPassesAndLag(t *testing.T) {
 	now := time.Hour
 	var s story
 	loop := NewLoop(&s, func() time.Duration { return now }, "lease monitor")
@@ -46,7 +46,7 @@ func TestALoopTellsHowItsPassesWentAndHowLateTheyCame(t *testing.T) {
 	pass(time.Hour+18*time.Second, 0, nil, lag+"0s "+seconds+"0s "+runs+"ok ")
 }
 
-func TestALoopThatNobodyHearsMakesItsPasses(t *testing.T) {
+func TestNilLoopRunsPasses(t *testing.T) {
 	loop := NewLoop(Discard{}, nil, "x")
 	if err := loop.Pass(func() error { return errors.ErrUnsupported }); !errors.Is(err, errors.ErrUnsupported) {
 		t.Error(err)

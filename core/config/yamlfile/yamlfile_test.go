@@ -23,7 +23,7 @@ func TestProblemPointsAtItsCharacter(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeReadIsRefusedAtItsPlace(t *testing.T) {
+func TestUnreadableInputIsRefusedWithPosition(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: b\n---\nc: d\n":         "f.yaml:3:1: a second document begins here; a file holds one file",
 		"a: \x01\n":                 "f.yaml:1:4: not a readable character; a file is UTF-8 text",
@@ -79,7 +79,7 @@ func TestNearest(t *testing.T) {
 	}
 }
 
-func TestLongLinesAreCutAroundTheCaret(t *testing.T) {
+func TestLongLinesAreCroppedAroundCaret(t *testing.T) {
 	for _, column := range []int{1, 80, 200, 399, 400, 401} {
 		source := strings.Repeat("a", column-1) + "!" + strings.Repeat("b", 400-min(column, 400))
 		text, at := cropLine(source, column)
@@ -92,7 +92,7 @@ func TestLongLinesAreCutAroundTheCaret(t *testing.T) {
 	}
 }
 
-func TestAMappingIsReadByItsShape(t *testing.T) {
+func TestMappingFollowsShape(t *testing.T) {
 	shape := NewShape("the door",
 		Required("lock", "how it is locked", Enum([]string{"key", "code"})),
 		Optional("opens", "how long it takes to open", DurationSchema()))

@@ -29,7 +29,7 @@ type stepped struct {
 
 func (s *stepped) Now() time.Time { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
 
-func TestStepOfTheWallClockDoesNotMoveTheMonotonicClock(t *testing.T) {
+func TestMonotonicIgnoresWallClockSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &stepped{Clock: clock.New()}
 		c.by.Store(int64(time.Hour))
@@ -227,7 +227,7 @@ func TestEachSetWakesOneWaiter(t *testing.T) {
 
 // No Set is lost between many setters and many waiters: every item that was added before a Set is
 // taken.
-func TestSignalLosesNothing(t *testing.T) {
+func TestSignalLosesNoSet(t *testing.T) {
 	h := New(Options{})
 	ctx, cancel := h.WithTimeout(context.Background(), testenv.Patience())
 	defer cancel()
@@ -280,7 +280,7 @@ func TestUint64N(t *testing.T) {
 	own.Uint64N(0)
 }
 
-func TestPanicInATaskEndsTheProcess(t *testing.T) {
+func TestTaskPanicEndsProcess(t *testing.T) {
 	if os.Getenv("HANDOFF_TEST_PANIC") != "" {
 		h := New(Options{})
 		_ = h.Go("doomed", func() { panic("as planned") }).Wait(context.Background())
@@ -291,7 +291,7 @@ func TestPanicInATaskEndsTheProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, "-test.run=^TestPanicInATaskEndsTheProcess$", "-test.timeout=20s")
+	cmd := exec.Command(self, "-test.run=^TestTaskPanicEndsProcess$", "-test.timeout=20s")
 	cmd.Env = append(os.Environ(), "HANDOFF_TEST_PANIC=1")
 	out, err := cmd.CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "panic: as planned") {

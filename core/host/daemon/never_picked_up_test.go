@@ -280,7 +280,7 @@ func TestExecutionTimeoutOnWorkerDown(t *testing.T) {
 
 // The same, beginning with the executor's own handoff. The monitor looks once a minute, counted
 // from its own start, so the row fails at the first look after the 300 seconds, and not earlier.
-func TestNeverPickedUpFromTheRequestOn(t *testing.T) {
+func TestNeverPickedUpAfterRequest(t *testing.T) {
 	row := execution.Execution{ID: 7, Action: execution.Action{Ref: "core.echo", Runtime: "shell"}, Status: execution.Requested}
 	neverPickedUp(t, row, func(m *clock.Mock, d *database, q *queues) {
 		for d.read().PublishedAt.IsZero() && m.Now().Unix() < 60 {

@@ -47,7 +47,7 @@ func listen() {
 }
 
 // The second signal is SIGTERM, which changes nothing, and the third SIGINT.
-func TestEachSignalIsLoggedAndSIGINTEndsAProcessThatIsStopping(t *testing.T) {
+func TestSecondInterruptEndsStoppingProcess(t *testing.T) {
 	const again = `msg="received SIGTERM while stopping: it changes nothing; SIGINT ends the process at once"`
 	for _, c := range []struct {
 		first syscall.Signal
@@ -96,7 +96,7 @@ func TestEachSignalIsLoggedAndSIGINTEndsAProcessThatIsStopping(t *testing.T) {
 	}
 }
 
-func TestASignalBeforeThereIsALogIsLoggedLater(t *testing.T) {
+func TestEarlySignalIsLoggedLater(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), os.Args[0])
 	cmd.Env = append(os.Environ(), asListener+"=late")
 	said, err := cmd.Output()
