@@ -24,11 +24,11 @@ import (
 //     states, figures with the names of actions and workers, and pages. On a loopback address
 //     without tokens, hostguard protects them, too.
 
-// access decides which requests are answered.
+// access authenticates the senders of requests.
 type access struct {
 	tokens []knownToken
 	guard  hostguard.Guard
-	// guardsOpen says that hostguard also protects the paths that need no token.
+	// guardsOpen reports whether hostguard also protects the paths that need no token.
 	guardsOpen bool
 }
 
@@ -43,7 +43,7 @@ type knownToken struct {
 type caller struct {
 	// name is the name of the token, empty without tokens.
 	name string
-	// scope represents the caller in idempotency keys, so that two callers never share a key.
+	// scope is the part of idempotency keys that keeps the keys of two callers distinct.
 	scope  string
 	rights config.Right
 }
@@ -63,11 +63,10 @@ func newAccess(o *Options) access {
 	return a
 }
 
-// callerScope represents a token in the idempotency keys of its caller. It is the token's name, so
-// that keys survive a rotation. The token of api.token is an exception. Executors that knew no
-// names stored keys under a hash of it, and during a rolling upgrade old and new executors answer
-// the same client. The hash is short, because it only distinguishes callers and proves nothing. No
-// name has a colon, so no two scopes are equal.
+// callerScope returns the scope of a token's idempotency keys. It is the token's name, so that keys survive a
+// rotation. The token of api.token is an exception: older executors, which had no names, stored keys under a
+// hash of it. During a rolling upgrade old and new executors answer the same client. The hash may be short,
+// because it only distinguishes callers. No name has a colon, so no two scopes are equal.
 func callerScope(t config.Token) string {
 	if t.Name == config.DefaultToken {
 		sum := sha256.Sum256([]byte("idempotency scope " + t.Token))
@@ -76,8 +75,8 @@ func callerScope(t config.Token) string {
 	return " name:" + t.Name
 }
 
-// identifyCaller returns the sender of a request, nil if it is unknown. It compares every token, so that
-// the time does not reveal which one was close.
+// identifyCaller returns the sender of a request, or nil if no token matches. It compares every token, so
+// that the time does not reveal which one was close.
 func (a *access) identifyCaller(r *http.Request) *caller {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	sent := sha256.Sum256([]byte(strings.TrimSpace(token)))
@@ -124,7 +123,7 @@ func crossOrigin(detail string) *Problem {
 	return &Problem{Type: typeCrossOrigin, Title: "Requests from other sites are refused", Status: http.StatusForbidden, Detail: detail}
 }
 
-// authorizedHandler passes on requests that admitCaller accepts, and notes their sender.
+// authorizedHandler passes on requests that admitCaller accepts, with their sender in the context.
 func (a *access) authorizedHandler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, problem := a.admitCaller(r)
@@ -162,8 +161,7 @@ type (
 // requestLine holds the parts of a request's log line that only its handlers know.
 type requestLine struct{ token string }
 
-// callerOf is the sender of a request; a request that did not pass authorizedHandler has a sender without
-// rights.
+// callerOf returns the sender of a request. Without authorizedHandler the sender has no rights.
 func callerOf(r *http.Request) *caller {
 	if c, ok := r.Context().Value(callerKey{}).(*caller); ok {
 		return c
@@ -171,14 +169,13 @@ func callerOf(r *http.Request) *caller {
 	return &caller{}
 }
 
-// actorName is the name of the sender that the database stores, empty without tokens.
+// actorName returns the name under which the database stores the sender, empty without tokens.
 func actorName(r *http.Request) string { return callerOf(r).name }
 
-// noRight is the need of an endpoint that every client may use. The zero value of a right is in no
-// token.
+// noRight marks an endpoint that every client may use. No token has this right.
 const noRight config.Right = "none"
 
-// handler answers a request, or returns the problem to answer with.
+// handler answers a request, or returns the problem to send.
 type handler func(w http.ResponseWriter, r *http.Request) *Problem
 
 // endpoint is the handler of one method of one path, and the right that it needs.

@@ -27,9 +27,9 @@ type newActionView struct {
 	TimeoutSeconds         *int64 `json:"timeout_seconds"`
 	DispatchTimeoutSeconds *int64 `json:"dispatch_timeout_seconds"`
 	MaxRetries             int    `json:"max_retries"`
-	// RetriedExitCodes mean a failure for now; empty if the action declares none.
+	// RetriedExitCodes are the exit codes of temporary failures; empty if the action declares none.
 	RetriedExitCodes []int16 `json:"retried_exit_codes"`
-	// Concurrency is how many executions may be in flight at once, null for no limit.
+	// Concurrency is the maximum number of executions in flight, null for no limit.
 	Concurrency *int64 `json:"concurrency"`
 }
 

@@ -15,8 +15,8 @@ type batchResult struct {
 	Problem   *Problem     `json:"problem,omitempty"`
 }
 
-// createBatch is POST /api/v1/executions/batch. It answers 200 with a result for each item, in
-// order. It refuses a batch that can't be read as a whole.
+// createBatch is POST /api/v1/executions/batch. It answers 200 with a result for each item, in order. It
+// refuses the whole batch if the body can't be read.
 func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) *Problem {
 	data, problem := readBody(w, r, maxBatchBody)
 	if problem != nil {
@@ -45,8 +45,8 @@ func (s *Server) createBatch(w http.ResponseWriter, r *http.Request) *Problem {
 	}{results})
 }
 
-// readBatch reads at most maxBatchItems submissions, and returns their number; one more means more
-// than that, and reading ends there.
+// readBatch reads at most maxBatchItems submissions and returns their number. If the batch has more, n is
+// maxBatchItems + 1, and reading ends there.
 func (s *Server) readBatch(ctx context.Context, data []byte) (b *body, submissions []submitRequest, n int) {
 	b, ok := parseBody(ctx, data)
 	if !ok {
@@ -73,10 +73,10 @@ func (s *Server) readBatch(ctx context.Context, data []byte) (b *body, submissio
 	return b, submissions, n
 }
 
-// submitBatch submits in pieces that suit the database. An item that repeats the key of an earlier
-// one gets that one's result: no statement has to create one key twice.
+// submitBatch submits in pieces that suit the database. An item that repeats the key of an earlier item gets
+// that item's result, so no statement creates one key twice.
 //
-// It returns false when the client has gone, without sending the remaining pieces.
+// If the client has disconnected, it returns false and does not send the remaining pieces.
 func (s *Server) submitBatch(r *http.Request, submissions []submitRequest) ([]batchResult, bool) {
 	compared := newComparison()
 	outcomes := make([]outcome, len(submissions))
@@ -129,7 +129,7 @@ func (s *Server) submitBatch(r *http.Request, submissions []submitRequest) ([]ba
 	return results, true
 }
 
-// nextPieceSize is how many of the next submissions go into one statement.
+// nextPieceSize returns how many of the next submissions go into one statement.
 func (s *Server) nextPieceSize(next []submitRequest) int {
 	bytes := 0
 	for n := range next {

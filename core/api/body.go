@@ -18,21 +18,21 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// body reads a request's JSON once, from beginning to end, and collects mistakes with their
-// positions. Reading ends at a syntax error, at maxMistakes, and when the client has gone.
+// body reads a request's JSON once, from beginning to end, and collects mistakes with their positions.
+// Reading ends at a syntax error, at maxMistakes, and when the client has disconnected.
 type body struct {
 	ctx      context.Context
 	data     []byte
 	dec      *jsontext.Decoder
 	mistakes []FieldError
-	// ended says that reading has ended.
+	// ended reports whether reading has ended.
 	ended bool
 }
 
 // parseBody begins to read one JSON object. The caller reads its content and then calls close.
 func parseBody(ctx context.Context, data []byte) (*body, bool) {
-	// Then every byte of the body is valid UTF-8. The option only allows an escape of half a
-	// character, as in "\ud800".
+	// The body itself must be valid UTF-8. The option only allows an escape of half a character, as in
+	// "\ud800".
 	b := &body{ctx: ctx, data: data, dec: jsontext.NewDecoder(bytes.NewBuffer(data), jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))}
 	if !utf8.Valid(data) {
 		return b, b.endReading(invalidUTF8(data), "is not UTF-8 text")
@@ -50,7 +50,7 @@ func parseBody(ctx context.Context, data []byte) (*body, bool) {
 	return b, true
 }
 
-// nestedBody reads a value again, piece by piece; offsets count from its beginning.
+// nestedBody returns a body for the members of a value; offsets count from the value's first byte.
 func (b *body) nestedBody(v value) *body {
 	p := *b
 	p.data, p.mistakes = v.raw, nil
@@ -58,7 +58,7 @@ func (b *body) nestedBody(v value) *body {
 	return &p
 }
 
-// endReading notes a mistake that makes all others meaningless, and ends reading. It returns false.
+// endReading replaces all mistakes by one that makes them meaningless, and ends reading. It returns false.
 func (b *body) endReading(at int, detail string) bool {
 	b.mistakes = b.mistakes[:0]
 	b.refuseAt("", at, detail)
@@ -66,7 +66,7 @@ func (b *body) endReading(at int, detail string) bool {
 	return false
 }
 
-// endAfterError notes that the decoder could not go on. It returns false.
+// endAfterError ends reading at an error of the decoder. It returns false.
 func (b *body) endAfterError(err error) bool {
 	if b.ended {
 		return false
@@ -79,7 +79,7 @@ func (b *body) endAfterError(err error) bool {
 	return b.endReading(at, "is not JSON: "+why)
 }
 
-// close reads the rest of the body, and says whether the body had no mistakes.
+// close reads the rest of the body, and reports whether the body had no mistakes.
 func (b *body) close() bool {
 	if !b.ended {
 		rest := b.data[b.dec.InputOffset():]
@@ -90,7 +90,7 @@ func (b *body) close() bool {
 	return len(b.mistakes) == 0
 }
 
-// isReading says that reading has not ended.
+// isReading reports whether reading has not ended; it ends reading if the client has disconnected.
 func (b *body) isReading() bool {
 	if !b.ended && b.ctx.Err() != nil {
 		b.endReading(0, "the client has gone")
@@ -100,13 +100,13 @@ func (b *body) isReading() bool {
 
 // value is a piece of valid JSON in a body.
 type value struct {
-	// pointer is its JSON pointer, at the offset of its first byte.
+	// pointer is its JSON pointer; at is the offset of its first byte.
 	pointer string
 	at      int
 	raw     []byte
 }
 
-// kindName names what a value is.
+// kindName names the value's JSON type in a sentence.
 func (v value) kindName() string { return kindNamed(v.raw[0]) }
 
 func kindNamed(first byte) string {
@@ -125,7 +125,7 @@ func kindNamed(first byte) string {
 	return "a number"
 }
 
-// readValue reads the next value as a whole.
+// readValue reads the whole next value.
 func (b *body) readValue(pointer string) (value, bool) {
 	raw, err := b.dec.ReadValue()
 	if err != nil {
@@ -134,7 +134,7 @@ func (b *body) readValue(pointer string) (value, bool) {
 	return value{pointer: pointer, at: int(b.dec.InputOffset()) - len(raw), raw: raw}, true
 }
 
-// enterNested enters the object or list that comes next, and returns its position.
+// enterNested begins the next object or list, and returns its position.
 func (b *body) enterNested(pointer string, kind jsontext.Kind) (at int, ok bool) {
 	if next := b.dec.PeekKind(); next != kind && next != jsontext.KindInvalid {
 		v, ok := b.readValue(pointer)
@@ -149,8 +149,7 @@ func (b *body) enterNested(pointer string, kind jsontext.Kind) (at int, ok bool)
 	return int(b.dec.InputOffset()) - 1, true
 }
 
-// hasMore says that the current object or list has another member; if not, it leaves the object or
-// list.
+// hasMore reports whether the current object or list has another member. If not, it ends the object or list.
 func (b *body) hasMore(end jsontext.Kind) bool {
 	if !b.isReading() {
 		return false
@@ -177,7 +176,7 @@ func (b *body) addMistake(e FieldError) {
 	b.ended = len(b.mistakes) >= maxMistakes
 }
 
-// mistakesProblem is the response to a body with mistakes.
+// mistakesProblem returns the response to a body with mistakes.
 func (b *body) mistakesProblem(detail string) *Problem {
 	if len(b.mistakes) >= maxMistakes {
 		detail += fmt.Sprintf(" It was read up to its mistake number %d; there may be more.", maxMistakes)
@@ -212,8 +211,8 @@ func locateMistakes(data []byte, mistakes ...[]FieldError) {
 	}
 }
 
-// readObject reads the object that comes next and lists its fields by name. It refuses unknown and
-// duplicate ones. It calls stream for the field named streamed, whose value is then still unread.
+// readObject reads the next object and returns its fields by name. It refuses unknown and duplicate fields.
+// For the field named streamed it calls stream, which must read the value.
 func (b *body) readObject(pointer string, allowed []string, streamed string, stream func(pointer string)) (root value, fields map[string]value) {
 	root.pointer = pointer
 	var ok bool
@@ -255,8 +254,8 @@ func (b *body) readObject(pointer string, allowed []string, streamed string, str
 	return root, fields
 }
 
-// fieldName is the name of a field. If it is longer than every allowed name, only its beginning, as
-// written.
+// fieldName returns the name of a field. Of a name longer than every allowed one it returns only the
+// beginning, with escapes as written.
 func fieldName(raw []byte) (name string) {
 	if len(raw) > maxFieldName {
 		return strings.ToValidUTF8(string(raw[1:maxFieldName]), "")
@@ -267,12 +266,11 @@ func fieldName(raw []byte) (name string) {
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// escapePointer writes a name as a part of a JSON pointer.
+// escapePointer escapes a name as a part of a JSON pointer.
 func escapePointer(name string) string { return pointerEscapes.Replace(name) }
 
-// readItems reads the list that comes next, at most `most` elements of it, and calls each for every
-// element, which is then still unread. It returns the number of elements; one more than `most`
-// means more than that.
+// readItems reads at most `most` elements of the next list. It calls each for every element, and each must
+// read it. It returns the number of elements; if there are more, n is `most` + 1.
 func (b *body) readItems(pointer string, most int, each func(pointer string)) (at, n int, ok bool) {
 	if at, ok = b.enterNested(pointer, '['); !ok {
 		return at, 0, false
@@ -309,7 +307,8 @@ func (b *body) readInteger(v value, least, most int64, null bool) (int64, bool) 
 	return n, true
 }
 
-// readIntegerField reads a field with a whole number within bounds; 0 if it is not given or can't be read.
+// readIntegerField reads a field with a whole number within bounds. It returns 0 if the field is missing or
+// invalid.
 func (b *body) readIntegerField(fields map[string]value, key string, least, most int64, null bool) (n int64) {
 	if f, given := fields[key]; given {
 		n, _ = b.readInteger(f, least, most, null)
@@ -318,7 +317,7 @@ func (b *body) readIntegerField(fields map[string]value, key string, least, most
 }
 
 // readIntegers reads a list of whole numbers from 1 to greatest, at most `most` of them. n is the number of
-// elements; one more than `most` means more than that.
+// elements; if there are more, it is `most` + 1.
 func (b *body) readIntegers(f value, most int, greatest int64) (numbers []int64, n int, ok bool) {
 	part := b.nestedBody(f)
 	_, n, ok = part.readItems(f.pointer, most, func(pointer string) {
@@ -335,7 +334,7 @@ func (b *body) readIntegers(f value, most int, greatest int64) (numbers []int64,
 	return numbers, n, ok
 }
 
-// invalidUTF8 finds the first byte that is not UTF-8.
+// invalidUTF8 returns the offset of the first byte that is not UTF-8.
 func invalidUTF8(data []byte) (at int) {
 	for at < len(data) {
 		r, size := utf8.DecodeRune(data[at:])
@@ -371,8 +370,7 @@ func tooDeep(raw []byte, most int) int {
 	return -1
 }
 
-// sameJSON says that two pieces of JSON mean the same, whatever their spaces and the order of their
-// fields.
+// sameJSON reports whether two pieces of JSON are equal, apart from spaces and the order of fields.
 func sameJSON(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
@@ -390,7 +388,7 @@ func sameJSON(a, b []byte) bool {
 	return errX == nil && errY == nil && bytes.Equal(x, y)
 }
 
-// optionalBody reads the body of a request, which may have none.
+// optionalBody reads the body of a request if it has one.
 func optionalBody(w http.ResponseWriter, r *http.Request, allowed []string, use func(b *body, fields map[string]value)) *Problem {
 	if r.ContentLength == 0 {
 		return nil

@@ -16,17 +16,16 @@ import (
 
 // streams configures and counts the streams of changes.
 type streams struct {
-	// poll is how long a stream without news waits before it asks the database again. It does not
-	// use notifications, because PostgreSQL makes transactions that notify commit one after the
-	// other.
+	// poll is the pause between two queries of a stream without new changes. Notifications are not used,
+	// because PostgreSQL serializes the commits of transactions that notify.
 	poll time.Duration
-	// keepAlive is the longest silence; proxies close a connection that is silent for a minute.
+	// keepAlive is the longest time without data; proxies close a connection that is idle for a minute.
 	keepAlive time.Duration
 	// write is how long a client may take to accept a write.
 	write time.Duration
 	// page is how many changes one query reads.
 	page int
-	// open has a place for each possible stream. of counts those of each client.
+	// open has a place for each allowed stream. of counts the streams of each client.
 	open chan struct{}
 	of   *shareCounter
 }
@@ -42,10 +41,10 @@ type changeView struct {
 	transitionView
 }
 
-// streamChanges is GET /api/v1/changes?after=POSITION&execution=ID&action_ref=R&to=STATUS: the
-// changes of all executions as server-sent events, as they are committed. The id of an event is its
-// position. A client sends the last id that it has seen, in the header Last-Event-ID or as after,
-// to this or another executor, and the stream continues behind it.
+// streamChanges is GET /api/v1/changes?after=POSITION&execution=ID&action_ref=R&to=STATUS: the changes of all
+// executions as server-sent events, as they are committed. The id of an event is its position. A client sends
+// the last id that it has received, in the header Last-Event-ID or as after, to any executor. The stream then
+// continues after it.
 func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ChangeQuery
 	given := false
@@ -56,7 +55,7 @@ func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) *Problem 
 		{"action_ref", actionName(&q.ActionRef)},
 		{"to", func(text string) (err error) { q.To, err = execution.ParseStatus(text); return err }},
 	})
-	// When a browser reconnects, it repeats its first address, and the header says how far it got.
+	// When a browser reconnects, it repeats the original URL and sends its last position in the header.
 	if last := r.Header.Get("Last-Event-ID"); problem == nil && last != "" {
 		if err := after(last); err != nil {
 			problem = badRequest("The header Last-Event-ID can't be used.", FieldError{Field: "Last-Event-ID", Detail: err.Error()})
@@ -87,13 +86,13 @@ func (s *Server) streamChanges(w http.ResponseWriter, r *http.Request) *Problem 
 	return s.sendChanges(w, r, q)
 }
 
-// changesDeleted says that changes behind a position are deleted. The beginning is a position of its own:
-// whoever asks for it gets what is left.
+// changesDeleted reports whether changes after a position are deleted. The zero position is always valid:
+// from there a client gets all changes that are left.
 func changesDeleted(after store.Position, page *store.ChangePage) bool {
 	return after != store.Position{} && after.Before(page.Gone)
 }
 
-// changesGone refuses a position behind which changes are deleted.
+// changesGone refuses a position after which changes are deleted.
 func changesGone(after store.Position, page *store.ChangePage) *Problem {
 	return &Problem{
 		Type: typePositionGone, Title: "Changes behind the position are deleted", Status: http.StatusGone,
@@ -102,8 +101,8 @@ func changesGone(after store.Position, page *store.ChangePage) *Problem {
 	}
 }
 
-// takeStreamPlace takes a place for a stream, and one of its client's. It returns a function that gives both
-// back, or the refusal.
+// takeStreamPlace takes a place for a stream and a share for its client. It returns a function that releases
+// both, or the refusal.
 func (s *Server) takeStreamPlace(r *http.Request) (leave func(), problem *Problem) {
 	refuse := func(format string, args ...any) *Problem {
 		return serviceUnavailable("Too many streams are open", fmt.Sprintf(format, args...), 5)
@@ -121,15 +120,15 @@ func (s *Server) takeStreamPlace(r *http.Request) (leave func(), problem *Proble
 	}
 }
 
-// connectionKey finds the connection of a request in its context.
+// connectionKey is the context key of a request's connection.
 type connectionKey struct{}
 
 func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connectionKey{}, c)
 }
 
-// boundWriteBuffer bounds the kernel's buffer for a client that does not read. Without this the buffer is
-// several megabytes, and a client that stopped reading is noticed only when it is full.
+// boundWriteBuffer bounds the kernel's buffer of unread data. Otherwise it is several megabytes, and a client
+// that has stopped reading is detected only when it is full.
 func boundWriteBuffer(ctx context.Context) {
 	c, _ := ctx.Value(connectionKey{}).(net.Conn)
 	if under, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS
@@ -140,14 +139,14 @@ func boundWriteBuffer(ctx context.Context) {
 	}
 }
 
-// readChanges asks the database, with the bound of every call.
+// readChanges queries the database, within StatementTimeout.
 func (s *Server) readChanges(ctx context.Context, q store.ChangeQuery) (store.ChangePage, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.Config.Executor.StatementTimeout)
 	defer cancel()
 	return s.Store.Changes(ctx, q)
 }
 
-// sendChanges sends changes until the client goes or the server is told to stop.
+// sendChanges sends changes until the client disconnects or the server stops.
 func (s *Server) sendChanges(w http.ResponseWriter, r *http.Request, q store.ChangeQuery) *Problem {
 	out := &eventWriter{w: w, connection: http.NewResponseController(w), write: s.streams.write, view: s.viewTransition}
 	if err := out.extendDeadline(); err != nil {
@@ -166,8 +165,8 @@ func (s *Server) sendChanges(w http.ResponseWriter, r *http.Request, q store.Cha
 	}
 	stopping, _ := r.Context().Value(stoppingKey{}).(<-chan struct{})
 	q.Limit = s.streams.page
-	// Send the beginning at once: then the client can resume from there even if nothing has
-	// happened yet.
+	// Send the starting position at once, so that the client can resume from there even before the first
+	// change.
 	out.writePosition(q.After)
 	var end store.Position
 	since := time.Now()
@@ -178,7 +177,7 @@ func (s *Server) sendChanges(w http.ResponseWriter, r *http.Request, q store.Cha
 		}
 		switch {
 		case err == nil && changesDeleted(q.After, &page):
-			// Deleted while this client was reading: it is told, and comes back to a refusal.
+			// Deleted while this client was reading: it gets an event, and a refusal when it reconnects.
 			out.writeGone(changesGone(q.After, &page))
 			_ = out.flush() // the stream ends either way
 			return nil
@@ -192,7 +191,7 @@ func (s *Server) sendChanges(w http.ResponseWriter, r *http.Request, q store.Cha
 			}
 			if time.Since(out.lastWrite) >= s.streams.keepAlive {
 				out.writePosition(q.After)
-				// While nobody holds it back, the sign of life itself says that nothing has happened.
+				// If nothing holds the stream back, the position alone shows that nothing has happened.
 				if held := time.Since(since); held >= s.streams.keepAlive {
 					out.writeComment(fmt.Sprintf("held back for %v by a transaction that is open on the database server, in whatever database: what has happened since comes when it ends", held.Round(time.Second)))
 				}
@@ -228,12 +227,12 @@ type eventWriter struct {
 	// write is how long the client may take for the data between two flushes.
 	write time.Duration
 	view  func(*store.Transition) transitionView
-	// lastWrite is when data was last written. failed is the error that ended writing.
+	// lastWrite is the time of the last write. failed is the error that ended writing.
 	lastWrite time.Time
 	failed    error
 }
 
-// extendDeadline gives the next data its own time, in place of the server's limit for a whole response.
+// extendDeadline sets a deadline for the next data, in place of the server's limit for a whole response.
 func (e *eventWriter) extendDeadline() error {
 	return e.connection.SetWriteDeadline(time.Now().Add(e.write))
 }
@@ -245,12 +244,12 @@ func (e *eventWriter) writeFormat(format string, args ...any) {
 	}
 }
 
-// writePosition moves the client's last event id without an event.
+// writePosition advances the client's last event id without an event.
 func (e *eventWriter) writePosition(p store.Position) { e.writeFormat("id: %v\n\n", p) }
 
 func (e *eventWriter) writeComment(text string) { e.writeFormat(": %s\n\n", text) }
 
-// writeGone tells a client that changes behind its position are deleted. The position stays what it is.
+// writeGone notifies a client that changes after its position are deleted. The position does not change.
 func (e *eventWriter) writeGone(p *Problem) { e.writeEvent("event: gone", p) }
 
 func (e *eventWriter) writeChange(c *store.Change) {

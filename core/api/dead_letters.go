@@ -14,7 +14,7 @@ import (
 	"handoff/core/store"
 )
 
-// deadLetterView is a dead letter as the API shows it. A body that is not text is shown in base64.
+// deadLetterView is a dead letter in responses. A body that is not text is in base64.
 type deadLetterView struct {
 	listedLetterView
 	XDeath     json.RawMessage `json:"x_death"`
@@ -22,7 +22,7 @@ type deadLetterView struct {
 	BodyBase64 []byte          `json:"body_base64,omitempty"`
 }
 
-// listedLetterView is a dead letter as lists show it: without the fields that may be large.
+// listedLetterView is a dead letter in lists: without the fields that may be large.
 type listedLetterView struct {
 	ID         int64   `json:"id"`
 	Execution  *int64  `json:"execution"`
@@ -69,7 +69,7 @@ func (s *Server) listDeadLetters(w http.ResponseWriter, r *http.Request) *Proble
 	}, func(d *store.StoredDeadLetter) any { return s.viewListedLetter(d) }, func(last *store.StoredDeadLetter) any { return last.ID })
 }
 
-// statementContext bounds one database call.
+// statementContext returns a context for one database call, with StatementTimeout.
 func (s *Server) statementContext(r *http.Request) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(r.Context(), s.Config.Executor.StatementTimeout)
 }
@@ -105,8 +105,8 @@ func (s *Server) getDeadLetter(w http.ResponseWriter, r *http.Request) *Problem 
 // outcomeDiscarded is the outcome of a discarded dead letter.
 const outcomeDiscarded = "discarded"
 
-// discardDeadLetter is POST /api/v1/dead-letters/{id}/discard: an operator has looked at it and
-// wants nothing done. Repeating it is harmless.
+// discardDeadLetter is POST /api/v1/dead-letters/{id}/discard: it closes a dead letter without any action.
+// Repeating it is harmless.
 func (s *Server) discardDeadLetter(w http.ResponseWriter, r *http.Request) *Problem {
 	d, problem := s.deadLetter(r)
 	if problem != nil {
@@ -141,9 +141,9 @@ type replayView struct {
 	Location  string       `json:"location"`
 }
 
-// replayDeadLetter is POST /api/v1/dead-letters/{id}/replay. It dispatches a waiting execution
-// anew, or creates a new execution for one that has ended. Repeating it is harmless: the epoch
-// guards the dispatch, and the new execution has a key that belongs to the dead letter.
+// replayDeadLetter is POST /api/v1/dead-letters/{id}/replay. It redispatches a waiting execution, or creates
+// a new execution for one that has ended. Repeating it is harmless: the epoch guards the dispatch, and the
+// new execution's key belongs to the dead letter.
 func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) *Problem {
 	d, problem := s.deadLetter(r)
 	if problem != nil {
@@ -188,7 +188,7 @@ func (s *Server) replayDeadLetter(w http.ResponseWriter, r *http.Request) *Probl
 	return respondJSON(w, http.StatusAccepted, out)
 }
 
-// createReplay creates the execution that replays a dead letter of an ended one, once.
+// createReplay creates, once, the execution that replays a dead letter of an ended execution.
 func (s *Server) createReplay(r *http.Request, row *execution.Execution, letter int64) (execution.ID, *Problem) {
 	item := repetitionOf(row)
 	if row.Original != 0 {
@@ -218,8 +218,8 @@ func (s *Server) createReplay(r *http.Request, row *execution.Execution, letter 
 	return made[0].ID, nil
 }
 
-// reclaimDispatch takes back the epoch whose message died. If another part took it back meanwhile,
-// the effect is the same.
+// reclaimDispatch reclaims the epoch whose message died. If another part reclaims it first, the effect is the
+// same.
 func (s *Server) reclaimDispatch(r *http.Request, row *execution.Execution) *Problem {
 	ctx, cancel := s.statementContext(r)
 	defer cancel()

@@ -14,7 +14,7 @@ import (
 	"handoff/core/store"
 )
 
-// deadLetterGroupView is a line of the summary.
+// deadLetterGroupView is a group of the summary.
 type deadLetterGroupView struct {
 	From      *string `json:"from"`
 	Reason    *string `json:"reason"`
@@ -26,7 +26,7 @@ type deadLetterGroupView struct {
 	Count int `json:"count"`
 }
 
-// deadLetterSummaryView is the summary.
+// deadLetterSummaryView is the response with a summary of dead letters.
 type deadLetterSummaryView struct {
 	Since  *string               `json:"since"`
 	Until  *string               `json:"until"`
@@ -68,7 +68,7 @@ func (s *Server) summarizeDeadLetters(w http.ResponseWriter, r *http.Request) *P
 	return respondJSON(w, http.StatusOK, v)
 }
 
-// readSpan reads a length of time such as 90m.
+// readSpan returns a reader of a duration such as 90m.
 func readSpan(into *time.Duration, least, most time.Duration) func(string) error {
 	return func(text string) error {
 		d, err := time.ParseDuration(text)
@@ -80,7 +80,7 @@ func readSpan(into *time.Duration, least, most time.Duration) func(string) error
 	}
 }
 
-// groupedBy reads the fields that a summary groups by.
+// groupedBy returns a reader of the fields that a summary groups by.
 func groupedBy(q *store.DeadLetterSummaryQuery) func(string) error {
 	return func(text string) error {
 		q.ByReason, q.ByAction, q.ByWorker = false, false, false
@@ -124,8 +124,8 @@ func (s *Server) discardDeadLetters(w http.ResponseWriter, r *http.Request) *Pro
 	return respondJSON(w, http.StatusOK, discardView{Discarded: done.Closed, More: done.More, Next: done.Next})
 }
 
-// discardFilters are the filters of a bulk discard. At least one has to be given, so that an empty body
-// does not close everything.
+// discardFilters returns the filters of a bulk discard. At least one is required, so that an empty body does
+// not close everything.
 func discardFilters() []string {
 	return []string{"ids", "reason", "queue", "action_ref", "worker", "older_than_seconds"}
 }
@@ -164,7 +164,7 @@ func readDiscard(w http.ResponseWriter, r *http.Request) (d store.DeadLetterDisc
 	return d, problem
 }
 
-// readIDs reads a list of ids in the body; it stops after the largest allowed number of them.
+// readIDs reads a list of ids in the body; it stops after largestDiscard of them.
 func readIDs(b *body, f value) []int64 {
 	ids, n, ok := b.readIntegers(f, largestDiscard, math.MaxInt64)
 	if ok && (n == 0 || n > largestDiscard) {

@@ -37,11 +37,10 @@ func (s *Server) cancelExecution(w http.ResponseWriter, r *http.Request) *Proble
 	return respondJSON(w, http.StatusAccepted, s.viewExecution(&answer.Row))
 }
 
-// retryExecution is POST /api/v1/executions/{id}/retry. It runs an execution again that has ended
-// without completing, with the same parameters, the same pin and the limits that the request had
-// set. It answers 201 with a new execution outside the chain, because a chain's retries are counted
-// and bounded, and workflow children follow its end. With an Idempotency-Key, repeating it is
-// harmless.
+// retryExecution is POST /api/v1/executions/{id}/retry. It repeats an execution that has ended without
+// completing, with the same parameters, the same pin and the limits of the original request. It answers 201
+// with a new execution outside the chain: a chain's retries are counted and bounded, and workflow children
+// follow its end. With an Idempotency-Key, repeating it is harmless.
 func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) *Problem {
 	problem := noBody(w, r)
 	key := ""
@@ -68,7 +67,7 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) *Problem
 		return &Problem{Type: typeNotRetriable, Title: "The execution can't be retried", Status: http.StatusConflict, Detail: why}
 	}
 	item := repetitionOf(last)
-	item.Limits = chain[0].Limits // a retry that cost none has raised those of the rows after it
+	item.Limits = chain[0].Limits // free retries have raised those of later rows
 	result := s.submitExecutions(r, []submitRequest{{
 		item: item, key: key,
 	}}, newComparison())[0]
@@ -79,15 +78,14 @@ func (s *Server) retryExecution(w http.ResponseWriter, r *http.Request) *Problem
 	return respondJSON(w, result.httpStatus(), result.created)
 }
 
-// repetitionOf is the request for a repetition of an execution: its action as it is now, its
-// parameters, its pin and the limits that its request had set.
+// repetitionOf returns the request that repeats an execution: with the current action, and with the
+// parameters, the pin and the limits of the original request.
 func repetitionOf(e *execution.Execution) store.NewExecution {
 	return store.NewExecution{ActionRef: e.Action.Ref, Parameters: e.Parameters, Pinned: e.Pinned, Limits: e.Limits}
 }
 
-// findLimits returns the limits of executions by their ids, without those that are gone or can't be
-// read. A chain's first row has the limits that its request had set; a retry that cost none has
-// raised those of the rows after it.
+// findLimits returns the limits of executions by id. It leaves out rows that are deleted or unreadable. A
+// chain's first row has the limits of the request; free retries have raised those of later rows.
 func (s *Server) findLimits(r *http.Request, ids []execution.ID) (map[execution.ID]execution.Limits, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -102,8 +100,8 @@ func (s *Server) findLimits(r *http.Request, ids []execution.ID) (map[execution.
 	return limits, err
 }
 
-// notRetriable returns why the last row of a chain can't be run again: the reason, empty if it can,
-// and a text for the client.
+// notRetriable returns why the last row of a chain can't be retried: a reason, empty if it can be, and a text
+// for the client.
 func notRetriable(last *execution.Execution) (refused, why string) {
 	switch {
 	case last.Status == execution.Completed:

@@ -22,7 +22,7 @@ type submitRequest struct {
 	key string
 	// position is its index in a batch.
 	position int
-	// refused is the problem of its limits under the configuration; nil for none.
+	// refused is the problem with its limits under the configuration; nil if they are allowed.
 	refused *Problem
 }
 
@@ -31,7 +31,7 @@ var submissionFields = []string{
 	"action_ref", "parameters", "worker_id", "parent", execution.LimitTimeout, execution.LimitDispatchTimeout, execution.LimitRetries,
 }
 
-// keyScope is a key prefixed with the action and the caller, within which it is unique. Neither an
+// keyScope returns a key with its action and caller as a prefix; the key is unique for these. Neither an
 // action's name nor a key has a space.
 func (c *caller) keyScope(ref, key string) string {
 	if key == "" {
@@ -40,10 +40,10 @@ func (c *caller) keyScope(ref, key string) string {
 	return ref + c.scope + " " + key
 }
 
-// clientKey is the key as the client wrote it.
+// clientKey returns a stored key as the client wrote it.
 func clientKey(stored string) string { return stored[strings.LastIndexByte(stored, ' ')+1:] }
 
-// readSubmission reads the execution that comes next in the body.
+// readSubmission reads the next execution in the body.
 func (s *Server) readSubmission(b *body, pointer string, allowed []string) submitRequest {
 	before := len(b.mistakes)
 	var sub submitRequest
@@ -83,7 +83,7 @@ func (s *Server) readSubmission(b *body, pointer string, allowed []string) submi
 	return sub
 }
 
-// readLimits reads the limits that replace the action's; null keeps the action's.
+// readLimits reads the limits that override the action's; null keeps the action's.
 func (s *Server) readLimits(b *body, fields map[string]value, sub *submitRequest) {
 	before := len(b.mistakes)
 	l := &sub.item.Limits
@@ -183,7 +183,7 @@ func (s *Server) getExecution(w http.ResponseWriter, r *http.Request) *Problem {
 	return respondJSON(w, http.StatusOK, s.viewExecution(&rows[0]))
 }
 
-// pathExecutionID is the id of the execution that a path names.
+// pathExecutionID returns the id of the execution that a path names.
 func pathExecutionID(r *http.Request) (execution.ID, *Problem) {
 	text := r.PathValue("id")
 	id, err := strconv.ParseInt(text, 10, 64)
@@ -193,14 +193,14 @@ func pathExecutionID(r *http.Request) (execution.ID, *Problem) {
 	return execution.ID(id), nil
 }
 
-// errNoExecution is for an unknown execution when a list was requested.
+// errNoExecution means that a list was requested for an unknown execution.
 var errNoExecution = errors.New("there is no such execution")
 
 func noExecution(id execution.ID) *Problem {
 	return notFound(fmt.Sprintf("There is no execution %d.", id))
 }
 
-// readExecutions reads rows, with the bound of every database call.
+// readExecutions reads rows within StatementTimeout.
 func (s *Server) readExecutions(r *http.Request, ids []execution.ID) ([]execution.Execution, error) {
 	ctx, cancel := s.statementContext(r)
 	defer cancel()

@@ -15,14 +15,14 @@ import (
 	"handoff/core/store"
 )
 
-// parameter is a parameter that a query may have, and how to read it.
+// parameter is an allowed parameter of a query, with its reader.
 type parameter struct {
 	name string
 	read func(text string) error
 }
 
-// readQuery reads the query of a list. It refuses unknown and duplicate parameters, as everywhere.
-// checkTexts has already checked that the query can be decoded.
+// readQuery reads the query of a request. It refuses unknown and duplicate parameters. checkTexts has already
+// checked that the query can be decoded.
 func readQuery(r *http.Request, known []parameter) *Problem {
 	values := r.URL.Query()
 	var mistakes []FieldError
@@ -48,7 +48,7 @@ func readQuery(r *http.Request, known []parameter) *Problem {
 	return nil
 }
 
-// readID reads an id.
+// readID returns a reader of an id.
 func readID[T ~int64](into *T) func(string) error {
 	return func(text string) error {
 		n, err := strconv.ParseInt(text, 10, 64)
@@ -60,7 +60,7 @@ func readID[T ~int64](into *T) func(string) error {
 	}
 }
 
-// actionName reads the name of an action.
+// actionName returns a reader of an action's name.
 func actionName(into *string) func(string) error {
 	return func(text string) error {
 		if len(text) > maxActionRef {
@@ -84,19 +84,19 @@ func pageSize(into *int) func(string) error {
 
 // pageSpec describes a response with a page of rows.
 type pageSpec struct {
-	// name is the field of the rows. cursor is the field of the position after which the next page
-	// begins.
+	// name is the response's field for the rows. cursor is its field for the position after which the next
+	// page begins.
 	name, cursor string
-	// known are the parameters beside limit. size is the default of limit.
+	// known are the parameters apart from limit. size is the default of limit.
 	known []parameter
 	size  int
-	// onward returns the cursor of a page that is not full, although it is not the last; nil for
-	// the last page. It is nil if only the last page may be short.
+	// onward returns the cursor after a page that is not full, or nil if that page is the last. onward itself
+	// is nil if only the last page may be short.
 	onward func() any
 }
 
-// servePage answers a list: it reads the query, gets a page from the store and shows as much of it
-// as maxPage allows. The cursor is null on the last page.
+// servePage answers a list: it reads the query, gets a page from the store and sends as much of it as maxPage
+// allows. The cursor is null on the last page.
 func servePage[Row any](s *Server, w http.ResponseWriter, r *http.Request, l pageSpec,
 	find func(ctx context.Context, limit int) ([]Row, error), view func(*Row) any, cursor func(*Row) any,
 ) *Problem {
@@ -131,8 +131,8 @@ func servePage[Row any](s *Server, w http.ResponseWriter, r *http.Request, l pag
 	return nil
 }
 
-// encodePage writes rows: always the first, and then as many as fit in maxPage. It returns an
-// object without its closing brace, and the number of its rows.
+// encodePage encodes rows: always the first, and then as many as fit in maxPage. It returns an object without
+// its closing brace, and the number of encoded rows.
 func encodePage[Row any](name string, rows []Row, view func(*Row) any) (page []byte, shown int, err error) {
 	page = fmt.Appendf(nil, "{%q:[", name)
 	for i := range rows {
@@ -154,9 +154,8 @@ func encodePage[Row any](name string, rows []Row, view func(*Row) any) (page []b
 // listExecutions is GET
 // /api/v1/executions?status=S&action_ref=R&worker_id=N&parent=N&before=ID&limit=N, newest first.
 //
-// Statuses in which some part holds the executions have short indexes. Any other filter looks
-// through at most listWindow ids. So a page may have fewer rows than its limit, or none, and still
-// have a next page.
+// The statuses between requested and the terminal ones have short indexes. Any other filter scans at most
+// listWindow ids. So a page may have fewer rows than its limit, or none, and still have a next page.
 func (s *Server) listExecutions(w http.ResponseWriter, r *http.Request) *Problem {
 	var q store.ExecutionQuery
 	onward := func() any {
@@ -238,8 +237,8 @@ type transitionView struct {
 	Reason      *string `json:"reason"`
 	Actor       *string `json:"actor"`
 	At          *string `json:"at"`
-	// Unreadable lists the words of the line that this program does not know; the other fields
-	// leave them out.
+	// Unreadable lists the words of the line that this program does not know; they are missing in the other
+	// fields.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 

@@ -9,7 +9,7 @@ import (
 	"handoff/core/store"
 )
 
-// observationView is an observation as the API shows it.
+// observationView is an observation in responses.
 type observationView struct {
 	ID        int64  `json:"id"`
 	Part      string `json:"part"`

@@ -33,8 +33,8 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, *Pro
 	return data, nil
 }
 
-// readAll reads to the end. It allocates the length that the request states. If it states none, it
-// allocates twice what arrives.
+// readAll reads to the end. It allocates the size that the request states; if none is stated, twice the size
+// that arrives.
 func readAll(from io.Reader, size int64) ([]byte, error) {
 	if size >= 0 {
 		data := make([]byte, size)
@@ -61,7 +61,7 @@ func isJSON(r *http.Request) *Problem {
 	refuse := func(detail string) *Problem {
 		return &Problem{Type: typeMediaType, Title: "The body must be JSON", Status: http.StatusUnsupportedMediaType, Detail: detail}
 	}
-	// A page in a browser may send other types to other sites without asking first.
+	// A page in a browser may send other types to other sites without a preflight request.
 	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
 		return refuse("Send the header Content-Type: application/json.")

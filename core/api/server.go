@@ -26,11 +26,12 @@ type Options struct {
 	Submitter *submission.Submitter
 	Store     store.API
 	Config    config.Config
-	// Tokens are the tokens of which requests under /api must carry one; none for no check.
+	// Tokens are the accepted tokens. Every request under /api must carry one; without tokens there is no
+	// check.
 	Tokens []config.Token
 	// AllowedHosts are further names of the server, for requests without a token; see hostguard.
 	AllowedHosts []string
-	// Loopback says that only this machine reaches the server.
+	// Loopback reports whether only this machine can reach the server.
 	Loopback bool
 	// Checks are the checks of /readyz.
 	Checks []Check
@@ -39,15 +40,15 @@ type Options struct {
 	// Playbooks answers /playbooks/; nil for none.
 	Playbooks http.Handler
 	Log       *slog.Logger
-	// WorkerName returns a worker's name, which answers show beside the worker's id; empty for one
-	// that is not known yet. It must not wait. nil for no names.
+	// WorkerName returns a worker's name, which responses show alongside its id; empty if it is not known
+	// yet. It must not block. nil for no names.
 	WorkerName func(execution.WorkerID) string
 }
 
-// Check is one thing that a ready process needs.
+// Check is one condition of readiness.
 type Check struct {
 	Name string
-	// Run returns the reason why it is missing, nil if it is there.
+	// Run returns the reason why the condition does not hold, nil if it holds.
 	Run func(ctx context.Context) error
 }
 
@@ -60,7 +61,7 @@ type Server struct {
 	handler http.Handler
 }
 
-// NewServer returns a server; use it by Handler and Serve.
+// NewServer returns a server; Serve serves its Handler.
 func NewServer(o Options) *Server {
 	s := &Server{Options: o, access: newAccess(&o), streams: newStreams(), gates: newGates()}
 	mux := http.NewServeMux()
@@ -87,8 +88,8 @@ func NewServer(o Options) *Server {
 	return s
 }
 
-// routes are the paths of the API, and the right that each method needs. Each path has one handler,
-// because ServeMux answers a wrong method with its own text.
+// routes returns the endpoints of the API by path and method. Each path has one handler, because ServeMux
+// answers a wrong method with its own text.
 func (s *Server) routes() map[string]methods {
 	return map[string]methods{
 		"/api/v1/executions":                  {http.MethodPost: submitEndpoint(s.createExecution), http.MethodGet: readEndpoint(s.listExecutions)},
@@ -121,7 +122,7 @@ func (s *Server) routes() map[string]methods {
 	}
 }
 
-// Handler is the whole API.
+// Handler returns the handler of all endpoints.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // methods are the endpoints of a path, by method.
@@ -143,22 +144,22 @@ func (m methods) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}).writeTo(w)
 }
 
-// repeatEffect says what a repetition of a request would do.
+// repeatEffect is the effect of repeating a request.
 type repeatEffect uint8
 
 const (
-	// harmless: the request reads, or replaces a value by itself.
+	// harmless: the request reads, or sets a value.
 	harmless repeatEffect = iota
 	// allKeyed: everything that it creates has an idempotency key.
 	allKeyed
 	// someUnkeyed: a repetition would create something twice.
 	someUnkeyed
-	// repeatableStep: part of a step may be done, and a repetition does the rest.
+	// repeatableStep: part of a step may be done, and a repetition completes it.
 	repeatableStep
 )
 
-// storeProblem translates the error of a database call for the client. Errors that the client can't
-// act on are only in the log.
+// storeProblem translates the error of a database call for the client. The details of errors that the client
+// can't act on are only in the log.
 func (s *Server) storeProblem(r *http.Request, err error, keys repeatEffect) *Problem {
 	if errors.Is(err, errNoExecution) {
 		return notFound("There is no such execution.")
@@ -183,17 +184,16 @@ func (s *Server) storeProblem(r *http.Request, err error, keys repeatEffect) *Pr
 	return internalError()
 }
 
-// isTransient says that the same call may succeed later.
+// isTransient reports whether the same call may succeed later.
 func isTransient(err error) bool {
 	return store.Retriable(err) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// stoppingKey finds, in the context of a request, the channel that is closed when the server is
-// told to stop. Only requests without an end of their own use it.
+// stoppingKey is the context key of the channel that is closed when the server stops. Only streams use it.
 type stoppingKey struct{}
 
-// Serve answers requests on a listener until ctx ends. Then it lets requests in progress finish,
-// for at most drain. It returns nil after a stop.
+// Serve answers requests on a listener until ctx ends. Then it waits at most drain for requests in progress.
+// It returns nil after a stop.
 func Serve(ctx context.Context, l net.Listener, h http.Handler, log *slog.Logger, drain time.Duration) error {
 	server := &http.Server{
 		Handler: h,
@@ -259,7 +259,7 @@ func Logged(log *slog.Logger, next http.Handler) http.Handler {
 	})
 }
 
-// responseRecorder notes the status and size of a response.
+// responseRecorder records the status and size of a response.
 type responseRecorder struct {
 	http.ResponseWriter
 	status int
@@ -282,5 +282,5 @@ func (r *responseRecorder) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Unwrap lets http.ResponseController reach the connection.
+// Unwrap gives http.ResponseController access to the connection.
 func (r *responseRecorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }

@@ -20,7 +20,7 @@ type createdView struct {
 	ActionRef string       `json:"action_ref"`
 	Status    string       `json:"status"`
 	Epoch     int64        `json:"epoch"`
-	// Existed says that an earlier request with the idempotency key had created the execution.
+	// Existed reports whether an earlier request with the idempotency key created the execution.
 	Existed  bool   `json:"existed"`
 	Location string `json:"location"`
 }
@@ -45,7 +45,7 @@ func (o outcome) httpStatus() int {
 	return http.StatusCreated
 }
 
-// submitExecutions creates executions, and returns the result of each. Accepted means committed.
+// submitExecutions creates executions and returns the result of each. An accepted execution is committed.
 func (s *Server) submitExecutions(r *http.Request, submissions []submitRequest, c *comparison) []outcome {
 	out := make([]outcome, len(submissions))
 	ctx, cancel := context.WithTimeout(r.Context(), submitTimeout)
@@ -81,16 +81,16 @@ func (s *Server) submitExecutions(r *http.Request, submissions []submitRequest, 
 	return out
 }
 
-// comparison compares the parameters of requests that have the same key. Equal bytes are equal
-// parameters. It compares others by meaning, as long as left is large enough.
+// comparison compares the parameters of requests that have the same key. Equal bytes are equal parameters. It
+// compares other parameters by meaning as long as left is large enough.
 type comparison struct {
-	// left is how many bytes may still be compared by meaning.
+	// left is the number of bytes that may still be compared by meaning.
 	left int
 }
 
 func newComparison() *comparison { return &comparison{left: maxCompared} }
 
-// sameness says whether a request repeats another one.
+// sameness is the result of comparing the parameters of two requests.
 type sameness uint8
 
 const (
@@ -112,15 +112,15 @@ func (c *comparison) compareParameters(x, y []byte) sameness {
 	return alike
 }
 
-// knownRow is a row that a submission may repeat, or whose child it is.
+// knownRow is a row that a submission may repeat, or that is its parent.
 type knownRow struct {
 	store.Listed
 	parameters sameness
 }
 
-// readExisting reads the executions that already existed, to distinguish a repetition from another
-// request under a used key. It also reads children, which may have been skipped at once, and their
-// parents. It reads parameters only if their bytes differ, and only those that are compared.
+// readExisting reads the executions that already existed, to distinguish a repetition from another request
+// with a used key. It also reads children, which may have been skipped at once, and their parents. It reads
+// parameters only if their bytes differ and comparison still allows it.
 func (s *Server) readExisting(r *http.Request, items []store.NewExecution, made []store.Created, c *comparison) (map[execution.ID]*knownRow, error) {
 	var wanted []execution.ID
 	for i, m := range made {
@@ -164,7 +164,7 @@ func (s *Server) readExisting(r *http.Request, items []store.NewExecution, made 
 	return rows, nil
 }
 
-// readListed reads rows without the fields that may be large, with the bound of every database call.
+// readListed reads rows within StatementTimeout, without the fields that may be large.
 func (s *Server) readListed(r *http.Request, q store.ExecutionQuery) ([]store.Listed, error) {
 	ctx, cancel := s.statementContext(r)
 	defer cancel()
@@ -209,7 +209,7 @@ func judgeSubmission(sub submitRequest, m store.Created, rows map[execution.ID]*
 	return outcome{created: c}
 }
 
-// unknownReference refuses a submission that names something that does not exist.
+// unknownReference refuses a submission that refers to something that does not exist.
 func unknownReference(kind, title string, field FieldError, detail string) outcome {
 	return outcome{problem: &Problem{Type: kind, Title: title, Status: http.StatusUnprocessableEntity, Detail: detail, Errors: []FieldError{field}}}
 }
@@ -221,7 +221,8 @@ func keyReused(key string, by execution.ID) *Problem {
 	}
 }
 
-// repetitionProblem is the response for a used key with equal limits; nil if the parameters are equal, too.
+// repetitionProblem returns the refusal of a used key whose limits are equal; nil if the parameters are
+// equal, too.
 func repetitionProblem(parameters sameness, key string, by execution.ID) *Problem {
 	switch parameters {
 	case alike:

@@ -10,15 +10,15 @@ import (
 	"handoff/core/store"
 )
 
-// executionView is an execution as the API shows it, with the field names of the contract. Unset
-// fields are null, so that a reader sees every field that exists.
+// executionView is an execution in responses, with the field names of the contract. Unset fields are null, so
+// that a reader sees every field that exists.
 type executionView struct {
 	listedView
 	Parameters json.RawMessage `json:"parameters"`
 	Result     *resultView     `json:"result"`
 }
 
-// listedView is an execution as lists show it: without the fields that may be large.
+// listedView is an execution in lists: without the fields that may be large.
 type listedView struct {
 	ID        execution.ID `json:"id"`
 	ActionRef string       `json:"action_ref"`
@@ -26,19 +26,19 @@ type listedView struct {
 	Status    string       `json:"status"`
 
 	Worker *int64 `json:"worker"`
-	// WorkerName and PinnedWorkerName are null where there is no worker, and for a few seconds
-	// after a worker's first registration, until this executor has read of it.
+	// WorkerName and PinnedWorkerName are null without a worker, and for a few seconds after a worker's first
+	// registration, until this executor has read its name.
 	WorkerName  *string `json:"worker_name"`
 	Incarnation *int64  `json:"incarnation"`
 	Epoch       int64   `json:"epoch"`
 	Dispatches  int     `json:"dispatches"`
-	// TimeoutSeconds and DispatchTimeoutSeconds are the values that apply to this execution, null
-	// for the defaults. OwnLimits names those of them, and max_retries, that the request set
-	// itself; the rest came from the action.
+	// TimeoutSeconds and DispatchTimeoutSeconds are the values that apply to this execution, null for the
+	// defaults. OwnLimits names the limits, including max_retries, that the request set; the others come from
+	// the action.
 	TimeoutSeconds         *int64   `json:"timeout_seconds"`
 	DispatchTimeoutSeconds *int64   `json:"dispatch_timeout_seconds"`
 	OwnLimits              []string `json:"own_limits"`
-	// PinnedWorker is the only worker that may run it.
+	// PinnedWorker is the only worker that may run the execution.
 	PinnedWorker     *int64  `json:"pinned_worker"`
 	PinnedWorkerName *string `json:"pinned_worker_name"`
 
@@ -48,7 +48,7 @@ type listedView struct {
 	// awaits_parent is true, the child waits for the end of that chain.
 	Parent       *int64 `json:"parent"`
 	AwaitsParent bool   `json:"awaits_parent"`
-	// Concurrency is how many executions of the action may be in flight at once.
+	// Concurrency is the maximum number of the action's executions in flight.
 	Concurrency *int64 `json:"concurrency"`
 
 	OriginalExecution *int64  `json:"original_execution"`
@@ -60,8 +60,8 @@ type listedView struct {
 	SubmittedBy       *string `json:"submitted_by"`
 
 	Created *string `json:"created"`
-	// NoWorkerSince is since when an execution that waits finds no worker that fits it, as far as the
-	// executors have looked; null for any other.
+	// NoWorkerSince is the time since which the executors have found no fitting worker for a waiting
+	// execution; otherwise null.
 	NoWorkerSince       *string `json:"no_worker_since"`
 	SchedulingAt        *string `json:"scheduling_at"`
 	SchedulingBy        *string `json:"scheduling_by"`
@@ -86,7 +86,7 @@ type resultView struct {
 	Output   json.RawMessage `json:"output,omitempty"`
 }
 
-// nameOf is a worker's name, nil if there is none or it is not known.
+// nameOf returns a worker's name, nil without a worker or if the name is not known.
 func (s *Server) nameOf(worker execution.WorkerID) *string {
 	if worker == 0 || s.WorkerName == nil {
 		return nil
@@ -118,7 +118,7 @@ type unreadableView struct {
 	Unreadable string `json:"unreadable"`
 }
 
-// viewListed shows a row of a list. It logs a row that can't be read and shows it as such.
+// viewListed returns the view of a list's rows. It logs a row that can't be read and shows it as unreadable.
 func (s *Server) viewListed(r *http.Request) func(*store.Listed) any {
 	return func(row *store.Listed) any {
 		if row.Unreadable != "" {

@@ -15,7 +15,7 @@ import (
 	"handoff/core/store"
 )
 
-// workerView is a worker as the API shows it.
+// workerView is a worker in responses.
 type workerView struct {
 	ID            int64            `json:"id"`
 	Name          string           `json:"name"`
@@ -32,7 +32,7 @@ type workerView struct {
 	CordonChanged *string          `json:"cordon_changed_by"`
 	HealthURL     *string          `json:"health_url"`
 	Capabilities  capabilitiesView `json:"capabilities"`
-	// Unreadable says which part of the row can't be read; that part is zero in the other fields.
+	// Unreadable describes the part of the row that can't be read; that part is zero in the other fields.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
@@ -40,12 +40,11 @@ type capabilitiesView struct {
 	Health healthView `json:"health"`
 }
 
-// healthView has the fields of the contract. Derived values are derived now, from this executor's
-// configuration.
+// healthView is a worker's health, with the field names of the contract. Derived values follow from this
+// executor's configuration.
 type healthView struct {
 	Status string `json:"status"`
-	// LastCheck is when the worker reported the figures that its health is derived from; null
-	// before its first heartbeat.
+	// LastCheck is the time at which the worker last reported its figures; null before its first heartbeat.
 	LastCheck           *string `json:"last_check"`
 	ConsecutiveFailures int     `json:"consecutive_failures"`
 	TotalExecutions     int     `json:"total_executions"`
@@ -96,8 +95,8 @@ func (s *Server) getWorker(w http.ResponseWriter, r *http.Request) *Problem {
 	return respondJSON(w, http.StatusOK, viewWorker(row, s.Config))
 }
 
-// cordonWorker is POST /api/v1/workers/{id}/cordon, uncordonWorker …/uncordon and drainWorker
-// …/drain. Each answers with the new state of the worker; repeating one is harmless.
+// cordonWorker is POST /api/v1/workers/{id}/cordon, uncordonWorker …/uncordon, and drainWorker …/drain. Each
+// answers with the worker's new state. Repeating one is harmless.
 func (s *Server) cordonWorker(w http.ResponseWriter, r *http.Request) *Problem {
 	return s.setCordon(w, r, store.Cordon{On: true})
 }
@@ -106,8 +105,7 @@ func (s *Server) uncordonWorker(w http.ResponseWriter, r *http.Request) *Problem
 	return s.setCordon(w, r, store.Cordon{})
 }
 
-// drainWorker also cordons: the next process with this name must not get the work that this one
-// gives back.
+// drainWorker also cordons: the next process with this name must not receive the work that this one releases.
 func (s *Server) drainWorker(w http.ResponseWriter, r *http.Request) *Problem {
 	return s.setCordon(w, r, store.Cordon{On: true, Drain: true})
 }
@@ -130,8 +128,7 @@ func (s *Server) setCordon(w http.ResponseWriter, r *http.Request, c store.Cordo
 	return s.getWorker(w, r)
 }
 
-// cordonReason reads the body, which may be left out: {"reason": "why"}. Lifting a cordon takes no
-// reason.
+// cordonReason reads the optional body: {"reason": "why"}. Uncordoning takes no reason.
 func cordonReason(w http.ResponseWriter, r *http.Request, takes bool) (string, *Problem) {
 	if !takes {
 		return "", noBody(w, r)
@@ -150,11 +147,11 @@ func cordonReason(w http.ResponseWriter, r *http.Request, takes bool) (string, *
 	return reason, problem
 }
 
-// byName is the prefix by which a path names a worker whose name could be taken for a number.
+// byName is the prefix in a path for a worker's name that looks like a number.
 const byName = "name:"
 
-// findWorker finds the worker of a path. Digits are always a worker's id, even if another worker has
-// that name. Anything else is a name, with or without the prefix "name:".
+// findWorker returns the worker that a path names. Digits are always an id, even if another worker has that
+// name. Anything else is a name, with or without the prefix "name:".
 func (s *Server) findWorker(r *http.Request) (*store.WorkerRow, *Problem) {
 	text := r.PathValue("id")
 	q, possible := store.WorkerQuery{Name: text, Limit: 1}, true
