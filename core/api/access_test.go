@@ -17,22 +17,22 @@ import (
 	"handoff/core/store"
 )
 
-// defaultToken are the tokens that a token in api.token stands for.
+// defaultToken returns the tokens of a deployment with this token in api.token.
 func defaultToken(token string) []config.Token {
 	var d config.Deployment
 	d.API.Token = token
 	return d.Tokens()
 }
 
-// threeTokens sets one token for each right. Its name is the right's, and the token ends in -token.
+// threeTokens adds a token for each right: RIGHT-token, with the name the-RIGHT and the old token
+// old-RIGHT-token.
 func threeTokens(o *Options) {
 	for _, r := range config.Rights() {
 		o.Tokens = append(o.Tokens, config.Token{Name: "the-" + string(r), Token: string(r) + "-token", OldToken: "old-" + string(r) + "-token", Rights: r})
 	}
 }
 
-// needs is the right of each endpoint, written down a second time: a change of an endpoint's right
-// has to be made here, too.
+// needs repeats the right of each endpoint, so that a change of a right must be made here, too.
 var needs = map[config.Right][]string{
 	config.RightSubmit: {
 		"POST /api/v1/executions", "POST /api/v1/executions/batch", "POST /api/v1/executions/cancel", "POST /api/v1/executions/retry",
@@ -67,7 +67,7 @@ func TestEveryEndpointNeedsARight(t *testing.T) {
 	}
 }
 
-// The document says for every operation which right it needs.
+// The document names the right that each operation needs.
 func TestOpenAPIDocumentsRights(t *testing.T) {
 	type security []map[string][]config.Right
 	var everywhere struct{ Security security }
@@ -91,8 +91,8 @@ func TestOpenAPIDocumentsRights(t *testing.T) {
 	}
 }
 
-// Every token at every endpoint: tokens without the right are refused and change nothing; the
-// others are accepted.
+// Every token is tried at every endpoint. Tokens without the right are refused and change nothing; the others
+// are accepted.
 func TestTokenRightsAreEnforced(t *testing.T) {
 	for _, has := range append(config.Rights(), "") {
 		b := setup(t, threeTokens)
@@ -103,7 +103,7 @@ func TestTokenRightsAreEnforced(t *testing.T) {
 		for _, path := range slices.Sorted(maps.Keys(new(Server).routes())) {
 			for method, e := range new(Server).routes()[path] {
 				if strings.HasSuffix(path, "/changes") {
-					continue // it has no end, and needs the same right as the other reads
+					continue // it does not end, and needs the same right as the other reads
 				}
 				target := strings.NewReplacer("{id}", "1", "{ref}", "core.echo").Replace(path)
 				body := ""
@@ -156,8 +156,7 @@ func TestTokenRotationKeepsName(t *testing.T) {
 	if key := b.store.rows[0].IdempotencyKey; key != "core.echo name:the-submit k" {
 		t.Errorf("the key is stored as %q", key)
 	}
-	// api.token keeps the scope that executors without names gave it, and so do callers without a
-	// token.
+	// api.token keeps the scope from executors without token names, and so do callers without a token.
 	old := setup(t, func(o *Options) { o.Tokens = defaultToken("secret") })
 	old.do("POST", executionsPath, echo, "Idempotency-Key", "k", "Authorization", "Bearer secret")
 	if key := old.store.rows[0].IdempotencyKey; key != "core.echo 23f012270f59 k" {
@@ -181,8 +180,8 @@ func TestLogShowsTokenNameOnly(t *testing.T) {
 	}
 }
 
-// Without a token, every client that reaches the server may do everything. So pages of other sites
-// must not reach it, whatever name their site has.
+// Without a token, every client that reaches the server may do everything. So pages of other sites must not
+// reach it under any name.
 func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 	const rebound, page = "evil.example:8080", "http://evil.example:8080"
 	for name, c := range map[string]struct {
@@ -214,7 +213,7 @@ func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 			}
 		}
 	}
-	// The attack creates an action and an execution of it.
+	// The attack tries to create an action and an execution of it.
 	b := setup(t, func(o *Options) { o.Loopback = true })
 	attack := []string{"Host", rebound, "Origin", page, "Sec-Fetch-Site", "same-origin"}
 	one := b.do("POST", "/api/v1/actions", `{"ref":"pwn.rebind","runtime":"shell","entrypoint":"id","max_retries":0}`, attack...)
@@ -229,7 +228,7 @@ func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 	}
 }
 
-// The sender is named in everything that a request changes, and in the API's view of it.
+// Every change records the name of its token, and the API shows it.
 func TestChangesRecordTokenName(t *testing.T) {
 	b := setup(t, threeTokens)
 	b.store.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 1, Incarnation: 1}, Name: "w"}}
@@ -277,7 +276,7 @@ func TestChangesRecordTokenName(t *testing.T) {
 	if a := b.do("GET", executionsPath+"/1/transitions", "", submit...); !strings.Contains(a.text, `"actor":"the-submit"`) || !strings.Contains(a.text, `"actor":null`) {
 		t.Errorf("transitions: %s", a.text)
 	}
-	// Without tokens no sender is named.
+	// Without tokens, no sender is recorded.
 	b = setup(t, nil)
 	b.do("POST", executionsPath, echo)
 	if a := b.do("GET", executionsPath+"/1", ""); a.json["submitted_by"] != nil {

@@ -18,7 +18,7 @@ import (
 	"handoff/core/testenv"
 )
 
-// held is a store whose lists end when the test lets them.
+// held is a store whose lists block until the test releases them.
 type held struct {
 	*fakeStore
 	entered chan struct{}
@@ -78,8 +78,8 @@ func TestListsDoNotBlockSubmissions(t *testing.T) {
 	}
 }
 
-// A request that got no place in time has read nothing from the database. Nor has a request whose
-// client left.
+// A request without a place reads nothing from the database, nor does a request whose client has
+// disconnected.
 func TestDisconnectedClientLeavesQueue(t *testing.T) {
 	g := newGate("lists", 1)
 	g.patience = time.Hour
@@ -99,7 +99,7 @@ func TestDisconnectedClientLeavesQueue(t *testing.T) {
 	}
 }
 
-// slow is a database that answers a batch when the test lets it.
+// slow is a store whose batches block until the test releases them.
 type slow struct {
 	*fakeStore
 	entered atomic.Int64
@@ -142,7 +142,7 @@ func TestBatchesWaitBeforeReadingBody(t *testing.T) {
 	}
 }
 
-// thirtyTwo answers requests at once, and returns the largest growth of the live heap.
+// thirtyTwo serves 32 concurrent requests and returns the largest growth of the live heap.
 func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request, look func()) (grown int64) {
 	t.Helper()
 	size := func() int64 {

@@ -254,7 +254,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// If the database did not accept one piece of a batch, the other pieces stay as they are.
+// If the database rejects one piece of a batch, the other pieces are not affected.
 func TestPartiallyAcceptedBatch(t *testing.T) {
 	b := setup(t, func(o *Options) { o.Config.Executor.BatchSize = 1 })
 	b.store.fails = []error{nil, store.ErrUnavailable}
@@ -279,7 +279,7 @@ func TestDatabaseUnavailable(t *testing.T) {
 	}{
 		{store.ErrUnavailable, nil, 503, typeUnavailable, 0},
 		{fmt.Errorf("commit: %w", store.ErrUnknownOutcome), nil, 503, typeOutcomeUnknown, 1},
-		// With a key the submitter repeats the attempt, and finds its own row.
+		// With a key, the submitter retries and finds its own row.
 		{store.ErrUnknownOutcome, []string{"Idempotency-Key", "k"}, 200, "", 2},
 		{store.ErrUnavailable, []string{"Idempotency-Key", "l"}, 201, "", 3},
 		{fmt.Errorf("no such column"), nil, 500, typeInternal, 3},
@@ -306,7 +306,7 @@ func TestToken(t *testing.T) {
 			t.Errorf("Authorization %q: %d, want %d", header, a.status, status)
 		}
 	}
-	// Other ways to write a path, and other places for a token, lead around nothing.
+	// Other spellings of a path, and other places for a token, do not bypass the check.
 	before := b.store.calls
 	for _, path := range []string{
 		"//api/v1/executions", "/api/v1//executions", "/playbooks/../api/v1/executions", "/metrics/../api/v1/executions", executionsPath + "?token=secret",

@@ -22,7 +22,7 @@ import (
 
 const changesPath = "/api/v1/changes"
 
-// streaming is a server of changes on a real connection.
+// streaming is a server of changes with real connections.
 type streaming struct {
 	*fakeStore
 	t      *testing.T
@@ -35,8 +35,8 @@ func newStreaming(t *testing.T, change func(*streams)) *streaming {
 	return newLimited(t, 0, change)
 }
 
-// newLimited has a server that gives every request limit to arrive and limit to be answered, 0 for
-// as long as it takes. A short limit also ends what a busy machine delays.
+// newLimited returns a server with the given timeout for reading a request and for answering it, 0 for none.
+// A short timeout also fails requests that a busy machine delays.
 func newLimited(t *testing.T, limit time.Duration, change func(*streams)) *streaming {
 	t.Helper()
 	db := &fakeStore{}
@@ -58,7 +58,7 @@ type following struct {
 	t     *testing.T
 	body  *bufio.Reader
 	close func()
-	// last is the last event id, as a browser keeps it.
+	// last is the last event id, as a browser stores it.
 	last string
 }
 
@@ -92,7 +92,7 @@ func (s *streaming) follow(query, last string) *following {
 	return &following{t: s.t, body: bufio.NewReader(answer.Body), close: end}
 }
 
-// block reads up to the next empty line, and keeps the id as a browser does.
+// block reads up to the next empty line and stores the id as a browser does.
 func (f *following) block() (fields map[string]string, err error) {
 	fields = make(map[string]string)
 	for {
@@ -111,7 +111,7 @@ func (f *following) block() (fields map[string]string, err error) {
 	}
 }
 
-// next reads the next event, "execution to status".
+// next returns the next event as "EXECUTION STATUS".
 func (f *following) next() string {
 	f.t.Helper()
 	for {
@@ -177,8 +177,8 @@ func TestChangesStartNowAndAreFiltered(t *testing.T) {
 	ended.expect("4 completed", "3 completed")
 }
 
-// A client that selects few changes has to advance, too, or it would look at all of them again
-// after a reconnect.
+// The position of a client that selects few changes must advance, too. Otherwise a reconnect would scan all
+// changes again.
 func TestIdleStreamAdvancesPosition(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.keepAlive = time.Millisecond })
 	f := s.follow("?execution=9&after=0", "")
@@ -190,7 +190,7 @@ func TestIdleStreamAdvancesPosition(t *testing.T) {
 	}
 }
 
-// A reader can tell that nothing happens from being held back.
+// A reader can distinguish a held stream from an idle one.
 func TestHeldStreamReportsDelay(t *testing.T) {
 	s := newStreaming(t, func(s *streams) { s.keepAlive = time.Millisecond })
 	f := s.follow("?after=0", "")
@@ -293,7 +293,7 @@ func TestStreamRefusals(t *testing.T) {
 	s.server.streams.open <- struct{}{} // the place is free again
 }
 
-// A client that does not read keeps its place for a limited time.
+// A client that does not read keeps its place only for a limited time.
 func TestStalledClientIsDisconnected(t *testing.T) {
 	s := newStreaming(t, func(s *streams) {
 		if s.write > 5*time.Second {

@@ -19,20 +19,19 @@ import (
 	"handoff/docs"
 )
 
-// The bounds of any single request, from docs/attacks.md. Memory is everything that was allocated,
-// freed or not, so it is more than the growth of the process.
+// The bounds of any single request, from docs/attacks.md. Memory counts all allocations, freed or not, so it
+// exceeds the growth of the process.
 const (
 	mostProcessorTime = 100 * time.Millisecond
 	mostMemory        = 32 << 20
-	// mostProblem bounds the response to a refused request: a hundred mistakes of less than a
-	// kilobyte each.
+	// mostProblem bounds the response to a refused request: a hundred mistakes of less than 1 KB each.
 	mostProblem = 100 << 10
 	// mostAnswer bounds every other response: a page, or one row with parameters of 256 KB and a
 	// result of 1.5 MB.
 	mostAnswer = maxPage + 64<<10
 )
 
-// counting is a response that counts its bytes and keeps only their beginning.
+// counting is a response writer that counts bytes and keeps only the first ones.
 type counting struct {
 	header http.Header
 	status int
@@ -64,7 +63,7 @@ var (
 	})
 )
 
-// whole is a server with every endpoint, over a store.
+// whole returns a server with every endpoint, over a store.
 func whole(t testing.TB, db *fakeStore) http.Handler {
 	return setup(t, func(o *Options) {
 		o.Submitter.Store, o.Store, o.Checks = db, db, []Check{DatabaseCheck(db)}
@@ -76,21 +75,21 @@ func newStore() *fakeStore {
 	return &fakeStore{actions: map[string]execution.Action{"core.echo": {Ref: "core.echo", Runtime: "shell", MaxRetries: 1}}}
 }
 
-// another is a store with the same rows.
+// another returns a store with the same rows.
 func (f *fakeStore) another() *fakeStore {
 	return &fakeStore{
 		actions: maps.Clone(f.actions), rows: slices.Clone(f.rows), letters: slices.Clone(f.letters), observations: f.observations, workers: slices.Clone(f.workers), audit: f.audit,
 	}
 }
 
-// cost is what one request took.
+// cost is the cost of one request.
 type cost struct {
 	processor time.Duration
 	memory    uint64
 	answer    *counting
 }
 
-// localRequest is a request that the guard of foreign hosts lets through.
+// localRequest returns a request that hostguard accepts.
 func localRequest(method, target string, body io.Reader) *http.Request {
 	r := httptest.NewRequest(method, target, body)
 	r.Host = "127.0.0.1:8080"
@@ -121,11 +120,11 @@ func measure(h http.Handler, asked string, a *attempt, body []byte) cost {
 	return cost{ended - began, after.TotalAlloc - before.TotalAlloc, w}
 }
 
-// TestRequestCostStaysWithinBounds sends every request that worst lists to a server whose store
-// is full. Only make test-all judges processor time.
+// TestRequestCostStaysWithinBounds sends every request of worst to a server whose store is full. Only make
+// test-all judges processor time.
 func TestRequestCostStaysWithinBounds(t *testing.T) {
 	judged := 0
-	if testenv.All() && !raced { // only an idle machine's processor time says something
+	if testenv.All() && !raced { // processor time is meaningful only on an idle machine
 		judged = 1
 	}
 	worstTime, worstMemory := cost{}, cost{}

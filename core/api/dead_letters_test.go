@@ -10,8 +10,7 @@ import (
 
 const lettersPath = "/api/v1/dead-letters"
 
-// letters is a server with three executions, a dead letter of each, and one dead letter that nobody
-// can read.
+// letters returns a server with three executions, a dead letter of each, and an unreadable dead letter.
 func letters(t *testing.T) *bundle {
 	b := setup(t, nil)
 	b.store.workers = []store.WorkerRow{{WorkerKey: store.WorkerKey{ID: 7}}}

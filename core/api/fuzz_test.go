@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// fuzzTargets are the endpoints; FuzzEndpoints takes an index into them.
+// fuzzTargets lists the endpoints; FuzzEndpoints takes an index into it.
 var fuzzTargets = []string{
 	"GET /api/v1/executions", "POST /api/v1/executions", "POST /api/v1/executions/batch", "GET /api/v1/executions/1", "GET /api/v1/executions/1/transitions",
 	"GET /api/v1/executions/1/chain", "POST /api/v1/executions/1/cancel", "POST /api/v1/executions/1/retry", "GET /api/v1/actions", "POST /api/v1/actions",
@@ -22,8 +22,8 @@ var fuzzTargets = []string{
 	"GET /api/v1/executions/count", "POST /api/v1/executions/retry", "POST /api/v1/executions/cancel",
 }
 
-// FuzzEndpoints sends anything to any endpoint. The response is never a failure of the server, is
-// always bounded and, for a refusal, is a problem.
+// FuzzEndpoints sends arbitrary requests to any endpoint. The server must not fail, the response must be
+// bounded, and a refusal must be a problem.
 func FuzzEndpoints(f *testing.F) {
 	for i := range fuzzTargets {
 		for _, seed := range []struct{ tail, header, body string }{
@@ -45,8 +45,7 @@ func FuzzEndpoints(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The path and query as a server would have parsed them; a URL that it can't parse reaches
-		// no handler.
+		// The path and query as a server would parse them; an invalid URL reaches no handler.
 		u, err := r.URL.Parse(path + tail)
 		if err != nil || !strings.HasPrefix(u.Path, path) {
 			return
@@ -82,7 +81,7 @@ func FuzzEndpoints(f *testing.F) {
 	})
 }
 
-// deadlines is a response on a connection that can have deadlines, as streams need.
+// deadlines is a response recorder that accepts write deadlines, which streams need.
 type deadlines struct{ *httptest.ResponseRecorder }
 
 func (*deadlines) SetWriteDeadline(time.Time) error { return nil }

@@ -11,8 +11,8 @@ import (
 	"handoff/core/store"
 )
 
-// Wherever an answer has a worker's id, the name stands beside it: null for no worker, and for one
-// that this executor has not read of yet.
+// Wherever a response has a worker's id, it also has the name: null without a worker, and for a worker that
+// this executor does not know yet.
 func TestResponsesIncludeWorkerNames(t *testing.T) {
 	names := map[execution.WorkerID]string{7: "shell-7", 8: "shell-8"}
 	b := setup(t, func(o *Options) { o.WorkerName = func(id execution.WorkerID) string { return names[id] } })

@@ -22,8 +22,7 @@ import (
 	"time"
 )
 
-// certificate writes a pair of files for localhost with a serial number, and returns the
-// certificate.
+// certificate writes a certificate for localhost and its key to files, and returns the certificate.
 func certificate(t *testing.T, dir string, serial int64) *x509.Certificate {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -52,7 +51,7 @@ func certificate(t *testing.T, dir string, serial int64) *x509.Certificate {
 	return parsed
 }
 
-// put writes a file with a modification time of its own, as renewals have.
+// put writes a file with a distinct modification time, as renewals do.
 func put(t *testing.T, path, text string, changed int64) {
 	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -85,7 +84,7 @@ func TestServerReloadsRenewedCertificates(t *testing.T) {
 		served <- Serve(ctx, tls.NewListener(l, c.Config()), setup(t, nil).Handler, slog.New(slog.NewTextHandler(&errors, nil)), time.Second)
 	}()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
-	// serial is the serial number of the certificate that a new connection gets.
+	// serial returns the serial number of the certificate that a new connection receives.
 	serial := func(trusted *x509.Certificate, least uint16) int64 {
 		t.Helper()
 		pool := x509.NewCertPool()

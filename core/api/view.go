@@ -143,7 +143,7 @@ func (s *Server) viewExecution(e *execution.Execution) executionView {
 	return v
 }
 
-// numberOrNil, name and moment are nil for values that are not set.
+// numberOrNil, textOrNil and timeOrNil return nil for values that are not set.
 func numberOrNil(n int64) *int64 {
 	if n == 0 {
 		return nil

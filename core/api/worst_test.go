@@ -21,7 +21,7 @@ type attempt struct {
 	name, query string
 	body        func() []byte
 	headers     []string
-	// unsized says that the request does not state the length of its body.
+	// unsized reports whether the request does not state the length of its body.
 	unsized bool
 	// prepare changes the store before the request.
 	prepare func(*fakeStore)
@@ -34,7 +34,7 @@ func (a *attempt) bytes() []byte {
 	return a.body()
 }
 
-// fill repeats a text until it has about n bytes, between a beginning and an end.
+// fill returns a body of about n bytes: a beginning, a repeated text and an end.
 func fill(begin, text string, n int, end string) func() []byte {
 	return func() []byte {
 		var b bytes.Buffer
@@ -48,7 +48,7 @@ func fill(begin, text string, n int, end string) func() []byte {
 	}
 }
 
-// numbered repeats a format with a number, so that no two pieces are the same.
+// numbered repeats a format with increasing numbers, so that no two pieces are equal.
 func numbered(begin, format string, n int, end string) func() []byte {
 	return func() []byte {
 		b := bytes.NewBufferString(begin)
@@ -59,7 +59,7 @@ func numbered(begin, format string, n int, end string) func() []byte {
 	}
 }
 
-// worstBodies are useless bodies of at most n bytes.
+// worstBodies returns invalid bodies of about n bytes.
 func worstBodies(n int) []attempt {
 	return []attempt{
 		{name: "unknown fields", body: fill(`{`, `"x":1,`, n, `}`)},
@@ -88,12 +88,12 @@ func worstBodies(n int) []attempt {
 	}
 }
 
-// dense is an object of n bytes with as many values as possible.
+// dense returns an object of n bytes with as many values as possible.
 func dense(n int) string {
 	return string(fill(`{"a":[`, `1,`, n, `]}`)())
 }
 
-// members is an object of about n bytes with many fields, in an order or its reverse.
+// members returns an object of about n bytes with many fields, in ascending or reverse order.
 func members(n int, reverse bool) string {
 	var all []string
 	for i := range n / 13 {
@@ -119,7 +119,7 @@ func batchOf(n int, one func(i int) string) func() []byte {
 	}
 }
 
-// stored puts rows into the store that the keys "k0", "k1", … have created.
+// stored adds rows to the store that requests with the keys "k0", "k1", … have created.
 func stored(n int, parameters string) func(*fakeStore) {
 	return func(db *fakeStore) {
 		for i := range n {
@@ -130,7 +130,7 @@ func stored(n int, parameters string) func(*fakeStore) {
 	}
 }
 
-// worstBatches are batches of the largest allowed length.
+// worstBatches returns batches of about the largest allowed length.
 func worstBatches() []attempt {
 	big, small := dense(maxParameters), dense(4000)
 	all := append(worstBodies(maxBatchBody), []attempt{
@@ -156,7 +156,7 @@ func worstBatches() []attempt {
 	return all
 }
 
-// worstQueries are the most expensive queries of every list.
+// worstQueries returns the most expensive queries of every list.
 func worstQueries(limit int) []attempt {
 	return []attempt{
 		{name: "a full page", query: fmt.Sprintf("?limit=%d", limit)},
@@ -169,7 +169,7 @@ func worstQueries(limit int) []attempt {
 	}
 }
 
-// worst has the most expensive requests of every endpoint.
+// worst returns the most expensive requests of every endpoint.
 func worst() map[string][]attempt {
 	key := []string{"Idempotency-Key", "k0"}
 	again := func(parameters string) func() []byte {
@@ -249,7 +249,7 @@ func crowded(db *fakeStore) {
 	db.audit = map[execution.ID][]store.Transition{1: slices.Repeat([]store.Transition{{From: execution.Requested, To: execution.Scheduling, By: execution.Scheduler, At: time.Unix(1e9, 0)}}, 10000)}
 }
 
-// endpoints finds the pattern that serves a request.
+// endpoints returns a mux that finds the pattern of a request's endpoint.
 func endpoints() *http.ServeMux {
 	mux := http.NewServeMux()
 	for path := range new(Server).routes() {

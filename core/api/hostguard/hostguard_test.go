@@ -98,8 +98,7 @@ func TestGuardRefusesForeignPages(t *testing.T) {
 	}
 }
 
-// The way net/http parses a request line with a host, and a request without Host, decides what
-// Check sees.
+// What Check sees depends on how net/http parses a request line with a host, and a request without Host.
 func TestGuardOverConnection(t *testing.T) {
 	server := httptest.NewServer(Guard{More: "Set api.token."}.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})))
 	defer server.Close()
