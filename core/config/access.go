@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// checkAccess refuses contradictory settings of who may reach the API.
+// checkAccess refuses contradictory settings of access to the API.
 func (v *validation) checkAccess(d Deployment) {
 	if hasUnsendableCharacter(d.API.Token) {
 		v.addProblem("api.token", "has a character that an HTTP header can't carry; use letters, digits and punctuation, without spaces")
@@ -36,9 +36,8 @@ func isHost(text string) bool {
 	return err == nil || hostName.MatchString(text)
 }
 
-// ValidateServing returns the problems that keep an executor from serving its API. Validate leaves
-// them out: workers read the same file and serve no API, so a token that only executors get must
-// not stop them.
+// ValidateServing returns the problems that keep an executor from serving its API. Validate omits them:
+// workers read the same file but serve no API, so a token that only executors have must not stop them.
 func (d Deployment) ValidateServing() []Problem {
 	v := validation{}
 	if d.Exposed() {
@@ -55,16 +54,16 @@ func (d Deployment) ValidateServing() []Problem {
 	return v.problems
 }
 
-// Exposed says that the API would answer requests from other machines without a token, and that the
+// Exposed reports whether the API would answer requests from other machines without a token although the
 // configuration does not allow this.
 func (d Deployment) Exposed() bool {
 	_, _, err := net.SplitHostPort(d.API.Listen)
 	return err == nil && !Loopback(d.API.Listen) && len(d.Tokens()) == 0 && !d.API.Insecure
 }
 
-// Loopback says that an address is reachable from this machine only. The only name that it accepts
-// is localhost, because a resolver decides where other names lead. No host, 0.0.0.0 and :: mean
-// every address of the machine.
+// Loopback reports whether an address is reachable only from this machine. The only name that it accepts is
+// localhost, because a resolver decides what other names mean. An empty host, 0.0.0.0 and :: stand for every
+// address of the machine.
 func Loopback(listen string) bool {
 	name, _, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -74,7 +73,7 @@ func Loopback(listen string) bool {
 	return err == nil && ip.Unmap().IsLoopback() || strings.EqualFold(name, "localhost")
 }
 
-// showNames writes a list of names as YAML.
+// showNames formats a list of names as YAML.
 func showNames(list []string, quoted bool) string {
 	list = slices.Clone(list)
 	for i := range list {

@@ -43,8 +43,7 @@ func TestTokensFromFileAndEnvironment(t *testing.T) {
 	}
 }
 
-// Every mistake is reported at its place, and no message or frame repeats a value that may be a
-// token.
+// Every mistake is reported at its position, and no message or frame quotes a value that may be a token.
 func TestTokenErrorsRevealNoTokens(t *testing.T) {
 	const secret = "s3cr3t-s3cr3t-s3cr3t"
 	for file, want := range map[string][]string{

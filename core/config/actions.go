@@ -21,15 +21,15 @@ const (
 	maxEntrypoint = 4096
 )
 
-// MaxActionRetries and MaxActionConcurrency bound an action's settings: every unit of concurrency
-// is a row.
+// MaxActionRetries and MaxActionConcurrency bound an action's settings. Every unit of concurrency is a
+// database row.
 const (
 	MaxActionRetries     = 100
 	MaxActionConcurrency = 10_000
 )
 
-// ActionKeys are the keys of an action in a file. The API has the same keys, but calls `name`
-// `ref`, as the source documents do.
+// ActionKeys returns the keys of an action in a file. The API has the same keys, except that `name` is `ref`
+// there, as in the source documents.
 func ActionKeys() []string {
 	return []string{"name", "runtime", "entrypoint", "timeout_seconds", "dispatch_timeout_seconds", "max_retries", "retried_exit_codes", "concurrency"}
 }
@@ -71,17 +71,15 @@ func (c Config) ValidateAction(a execution.Action) []Problem {
 // ValidateLimits returns the problems of the limits that a request sets for its execution; the Key
 // of a problem is the name of the limit.
 //
-// The limits have the same bounds as those of an action. They may exceed the limits of the
-// execution's own action: a client that may submit may also replace the action, so a tighter bound
-// would protect nothing.
+// The limits have the same bounds as those of an action. They may exceed the limits of the execution's own
+// action: a client that may submit may also replace the action, so a tighter bound would protect nothing.
 func (c Config) ValidateLimits(l execution.Limits) []Problem {
 	v := validation{}
 	v.checkLimits(c, l.Timeout, l.DispatchTimeout, l.MaxRetries)
 	return v.problems
 }
 
-// checkLimits checks the settings that both an action and a request may have; 0 leaves a timeout to its
-// default.
+// checkLimits checks the settings that both actions and requests have; a timeout of 0 means the default.
 func (v *validation) checkLimits(c Config, timeout, dispatchTimeout time.Duration, retries int) {
 	seconds := func(key string, d time.Duration) {
 		if d < 0 || d > yamlfile.MaxDuration {
@@ -123,7 +121,7 @@ func LoadActions(dir string, c Config) ([]execution.Action, yamlfile.Errors) {
 	return l.actions, l.problems
 }
 
-// ParseActions reads the bytes of one action file. Messages call it file.
+// ParseActions reads the content of one action file. Messages name it as file.
 func ParseActions(file string, data []byte, c Config) ([]execution.Action, yamlfile.Errors) {
 	l := actionLoader{config: c, first: map[string]string{}}
 	l.parseFile(file, data)
@@ -134,7 +132,7 @@ type actionLoader struct {
 	config   Config
 	actions  []execution.Action
 	problems yamlfile.Errors
-	// first is where each action name appeared first.
+	// first has the position at which each action's name first appeared.
 	first map[string]string
 }
 
@@ -194,7 +192,7 @@ func (al *actionLoader) parseAction(r *yamlfile.Reader, path string, n *yaml.Nod
 		unread = unread || !ok
 	}
 	if unread {
-		return // the missing key may be one that could not be read
+		return // a key that seems to be missing may be unreadable
 	}
 	problems := al.config.ValidateAction(a)
 	for _, p := range problems {

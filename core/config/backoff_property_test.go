@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// For any configuration and any draw, a backoff stays below its cap and inside its bounds, and its
-// lower bound never falls from one attempt to the next (defect D52).
+// For any configuration and any draw, a backoff stays below its cap and within its bounds, and its lower
+// bound never decreases from one attempt to the next (defect D52).
 func TestBackoffStaysWithinBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := Retry{

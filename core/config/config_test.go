@@ -17,7 +17,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	}
 }
 
-// The alert rules count samples, so both profiles set gauges at the interval that the rules assume.
+// The alert rules count samples, so both profiles must set gauges at the interval that the rules assume.
 func TestFiguresIntervalMatchesSampleInterval(t *testing.T) {
 	for _, p := range Profiles() {
 		if is := Default(p).Executor.FiguresInterval; is != telemetry.SampleInterval {
@@ -108,8 +108,8 @@ func TestFenceMarginAllowsHeartbeat(t *testing.T) {
 	}
 }
 
-// While the timeout monitor observes, only the dead letter handler takes back what a live worker does
-// not claim.
+// While the timeout monitor observes, only the dead letter handler reclaims dispatches that a live worker
+// does not claim.
 func TestObservingMonitorNeedsDeadLettering(t *testing.T) {
 	for _, c := range []struct {
 		mode    Mode

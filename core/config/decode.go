@@ -18,10 +18,9 @@ type Setting struct {
 	Node  *yaml.Node
 }
 
-// Decode reads a mapping whose keys are among all. It refuses what it can't read at its position,
-// and returns the keys of such values in unread. For a key that has another name in the source
-// documents, the refusal gives today's name. Messages call the mapping where; it is empty for a
-// whole file.
+// Decode reads a mapping whose keys are among all. It refuses unreadable values at their positions and
+// returns their keys in unread. For a key with another name in the source documents, the refusal gives the
+// current name. Messages name the mapping as where, which is empty for a whole file.
 func Decode(r *yamlfile.Reader, n *yaml.Node, where string, all []Leaf) (settings []Setting, unread []string) {
 	d := decoder{reader: r, top: where, all: all}
 	if where == "" {
@@ -62,8 +61,7 @@ func (d *decoder) decodeSection(n *yaml.Node, where, prefix string) {
 	}
 }
 
-// refuseUnknown refuses an unknown key and says where it belongs: under another name, in another section,
-// or nowhere.
+// refuseUnknown refuses an unknown key and suggests the right name or section if there is one.
 func (d *decoder) refuseUnknown(e yamlfile.Entry, where, prefix string) {
 	if e.Name == "profile" {
 		whose := "file"
@@ -85,8 +83,8 @@ func (d *decoder) refuseUnknown(e yamlfile.Entry, where, prefix string) {
 	d.reader.RefuseAt(e.Key.Line, e.Key.Column, p)
 }
 
-// nearestKey is the key that was probably meant: the same name in another section, or one that is
-// spelt nearly so.
+// nearestKey returns the key that was probably meant: the same name in another section, or a similar
+// spelling.
 func nearestKey(name string, allowed []string, all []Leaf) string {
 	for _, l := range all {
 		if strings.HasSuffix(l.Path, "."+name) {
@@ -96,7 +94,7 @@ func nearestKey(name string, allowed []string, all []Leaf) string {
 	return yamlfile.Nearest(name, allowed)
 }
 
-// oldKeyAdvice tells readers of the source documents what became of a key.
+// oldKeyAdvice explains what replaced a key of the source documents; empty for other keys.
 func oldKeyAdvice(path string) string {
 	switch path[strings.LastIndex(path, ".")+1:] {
 	case "heartbeat_max_age_secs":

@@ -12,10 +12,10 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// Leaf is one key of the configuration. Reflection finds it, so a key is declared once, as a field,
-// and can then be set in a file, by the environment and in a scenario.
+// Leaf is one key of the configuration. Reflection finds it: a key is declared once, as a field, and can then
+// be set in a file, by the environment and in a scenario.
 type Leaf struct {
-	// Path is the dotted name of the key, with its sections.
+	// Path is the key's name with its sections, separated by dots.
 	Path string
 	// Index leads to the field from its root, as in reflect.Value.FieldByIndex.
 	Index []int
@@ -23,8 +23,8 @@ type Leaf struct {
 	Type reflect.Type
 
 	deployment bool
-	// secret is "" for none, "url" for a URL that may contain a password, "all" if the whole value
-	// is secret.
+	// secret is "" for no secret, "url" for a URL that may contain a password, "all" if the whole value is
+	// secret.
 	secret string
 }
 
@@ -39,8 +39,8 @@ func daemonLeaves() []Leaf {
 		l.deployment = true
 		all = append(all, l)
 	}
-	// Keys of one section stay together in lists and in print. Sections have the order in which
-	// they first appear.
+	// Lists and printed output keep the keys of a section together. Sections have the order in which they
+	// first appear.
 	var order []string
 	section := func(path string) string { return path[:strings.LastIndex(path, ".")+1] }
 	for _, l := range all {
@@ -91,18 +91,18 @@ func Sections(all []Leaf, prefix string) []string {
 	return names
 }
 
-// mayBeEmpty says that an empty string is a valid value, which switches off a default.
+// mayBeEmpty reports whether an empty string is a valid value, which turns off a default.
 func (l Leaf) mayBeEmpty() bool {
 	return l.deployment && l.Type.Kind() == reflect.String && l.allowedNames() == nil
 }
 
-// checksChoices reports whether readNode refuses a text that is not one of the choices. For keys of Config, Validate
-// does that, except for the profile, on which all defaults depend.
+// checksChoices reports whether readNode refuses a text that is not one of the choices. For keys of Config,
+// Validate does this, except for the profile, on which all defaults depend.
 func (l Leaf) checksChoices() bool {
 	return l.allowedNames() != nil && (l.deployment || l.Path == "profile")
 }
 
-// allowedNames lists the names that a key may have; nil if any text is allowed.
+// allowedNames lists the allowed values of a key; nil if any text is allowed.
 func (l Leaf) allowedNames() []string {
 	return map[string][]string{
 		"profile":                           {string(Hardened), string(Documented)},
@@ -119,10 +119,10 @@ func (l Leaf) allowedNames() []string {
 	}[l.Path]
 }
 
-// largest bounds whole numbers, so that sums of a few can't overflow as milliseconds.
+// largest bounds integers, so that sums of a few can't overflow as milliseconds.
 const largest = int64(yamlfile.MaxDuration / time.Millisecond)
 
-// maxDuration bounds a duration. What is kept may be kept for years.
+// maxDuration bounds a duration. Retention may last for years.
 func (l Leaf) maxDuration() time.Duration {
 	if strings.HasPrefix(l.Path, "retention.") && l.Path != "retention.interval" {
 		return longestKept
@@ -130,7 +130,7 @@ func (l Leaf) maxDuration() time.Duration {
 	return yamlfile.MaxDuration
 }
 
-// readNode reads a value of the key's type from a file. Validate checks ranges.
+// readNode reads a value of the key's type from a file. Validate checks the ranges.
 func (l Leaf) readNode(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
 	v := reflect.New(l.Type).Elem()
 	if l.Type == tokensType {
@@ -139,7 +139,7 @@ func (l Leaf) readNode(r *yamlfile.Reader, n *yaml.Node) (reflect.Value, bool) {
 		return v, ok
 	}
 	if l.secret != "" && (n.Kind != yaml.ScalarNode || n.ShortTag() != "!!str") {
-		// The message of Text would repeat the secret.
+		// The message of Text would reveal the secret.
 		r.Refuse(n, "%s must be a string; put it in quotes", l.Path)
 		return v, false
 	}
@@ -203,8 +203,8 @@ func (l Leaf) readList(r *yamlfile.Reader, n *yaml.Node) ([]string, bool) {
 	return list, ok
 }
 
-// parseText reads a value of the key's type from an environment variable or a flag, which are not YAML.
-// If it can't, the problem says why, without a position.
+// parseText parses a value of the key's type from an environment variable or a flag, which are not YAML. If
+// it fails, p is the reason, without a position.
 func (l Leaf) parseText(text string) (v reflect.Value, p yamlfile.Problem, ok bool) {
 	if l.Type == tokensType {
 		return l.parseTokens(text)
@@ -262,7 +262,7 @@ func (l Leaf) parseText(text string) (v reflect.Value, p yamlfile.Problem, ok bo
 	return v, yamlfile.Problem{}, true
 }
 
-// maskedYAML writes a value as YAML, secrets masked.
+// maskedYAML formats a value as YAML, with secrets masked.
 func (l Leaf) maskedYAML(v reflect.Value) string {
 	if l.Type == reflect.TypeFor[time.Duration]() {
 		return yamlfile.Short(time.Duration(v.Int()))

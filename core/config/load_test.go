@@ -11,7 +11,7 @@ import (
 	"handoff/core/config/yamlfile"
 )
 
-// addresses has the settings that every daemon needs.
+// addresses are the settings that every daemon needs.
 const addresses = "database: {url: postgres://h/d}\nmessage_queue: {rabbitmq: {url: amqp://h}}\n"
 
 func texts(problems yamlfile.Errors) []string {
@@ -153,7 +153,7 @@ func TestLaterSourcesWin(t *testing.T) {
 	}
 }
 
-// The printed configuration can be read back and is the same.
+// Loading the printed configuration gives the same configuration.
 func TestPrintedConfigurationCanBeReloaded(t *testing.T) {
 	for _, p := range Profiles() {
 		e, problems := Load(Input{File: "c.yaml", Data: []byte("profile: " + string(p) + "\nworker: {name: \"w: 1\", runtimes: [noop]}\n" + addresses)})

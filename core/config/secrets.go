@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// SecretFile is the name of the configuration file if it set a password or token that is in force;
-// else empty.
+// SecretFile returns the name of the configuration file if it set a password or token that is in force,
+// otherwise "".
 func (e *Effective) SecretFile() string {
 	for _, l := range daemonLeaves() {
 		o := e.origins[l.Path]

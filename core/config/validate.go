@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// Problem is one setting that makes no sense, alone or together with another.
+// Problem is a setting that is invalid, alone or together with another.
 type Problem struct {
 	// Key is the dotted path of the key to change.
 	Key string
-	// Why says what is wrong and what would be right.
+	// Why describes the mistake and what would be valid.
 	Why string
 }
 
-// Error is Key and Why in one line.
+// Error returns Key and Why in one line.
 func (p Problem) Error() string { return p.Key + ": " + p.Why }
 
-// Validate returns every problem at once, in the order of the keys; none means that the
-// configuration can be run.
+// Validate returns every problem at once, in the order of the keys; a configuration without any is valid.
 func (c Config) Validate() []Problem {
 	v := validation{}
 	v.requireChoice("profile", string(c.Profile), "a profile")
@@ -63,7 +62,7 @@ func requireNotNegative[T int | int64 | time.Duration](v *validation, key string
 	}
 }
 
-// requireChoice refuses a name that is none of the key's choices. what is the word for such a name.
+// requireChoice refuses a name that is not among the key's allowed names. what is the word for such a name.
 func (v *validation) requireChoice(key, name, what string) {
 	if allowed := (Leaf{Path: key}).allowedNames(); !slices.Contains(allowed, name) {
 		v.addProblem(key, "%q is not %s; allowed: %s", name, what, strings.Join(allowed, ", "))
@@ -110,8 +109,8 @@ func (v *validation) checkExecutor(c Config) {
 	}
 }
 
-// checkModes refuses unknown modes. It also refuses a timeout monitor that only observes if dead lettering
-// is disabled: then no part would take back a confirmed dispatch that a live worker does not claim.
+// checkModes refuses unknown modes. It also refuses a timeout monitor that only observes without dead
+// lettering: then no part would reclaim a confirmed dispatch that a live worker does not claim.
 func (v *validation) checkModes(c Config) {
 	v.requireChoice("executor.timeout_monitor", string(c.Executor.TimeoutMonitor), "a mode")
 	v.requireChoice("executor.health_probes", string(c.Executor.HealthProbes), "a mode")
@@ -135,8 +134,8 @@ func (v *validation) checkWorker(w Worker) {
 	if least := w.KillGrace + w.Lease()/100 + w.StatementTimeout + ResultWindow; w.FenceMargin < least {
 		v.addProblem("worker.fence_margin", "is %v, must be at least %v: kill_grace + 1 %% of the lease + statement_timeout + %v, for which a result waits for others", w.FenceMargin, least, ResultWindow)
 	}
-	// A heartbeat renews the lease when its reply arrives. A worker that fences itself before that
-	// ends its actions although nothing is wrong.
+	// A heartbeat renews the lease when its reply arrives. A worker that fenced itself before that would end
+	// its actions although nothing is wrong.
 	if most := w.Lease() - w.HeartbeatInterval - w.StatementTimeout; w.FenceMargin > most {
 		v.addProblem("worker.fence_margin", "is %v, must be at most %v, the lease (%v) - heartbeat_interval - statement_timeout: the worker would fence itself before the next heartbeat is answered",
 			w.FenceMargin, most, w.Lease())
