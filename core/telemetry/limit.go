@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// limitWindow is how long lines with one text are counted together. limitBurst is how many of
+	// limitWindow is the time over which lines with one text are counted together. limitBurst is how many of
 	// them are written.
 	limitWindow = time.Minute
 	limitBurst  = 10
@@ -18,19 +18,17 @@ const (
 	longestValue = 500
 )
 
-// Limited returns a logger for lines that somebody outside can cause as often as they like, by
-// messages or by connections. Of the lines with one text it writes the first ten of each minute and
-// counts the rest. The first line after that minute, whichever it is, is preceded by a line with
-// the count. LogLinesSuppressed counts them as well. Values may come from a message, so they are
-// shortened, and characters that control a terminal are replaced.
+// Limited returns a logger for lines that outsiders can cause without limit, by messages or by connections.
+// Of the lines with one text it writes the first ten of each minute and counts the others. The first line of
+// any text after that minute is preceded by a line with the count. LogLinesSuppressed counts them as well.
+// Values may come from a message, so they are shortened, and control characters are replaced.
 //
-// The texts of lines are constants of the code, so the memory is bounded. monotonic is the
-// process's clock.
+// The texts are constants in the code, so memory is bounded. monotonic is the process's monotonic clock.
 func Limited(log *slog.Logger, monotonic func() time.Duration, r Recorder) *slog.Logger {
 	return slog.New(&limiter{inner: log.Handler(), shared: &limiterState{monotonic: monotonic, recorder: r, lines: make(map[string]*lineCount)}})
 }
 
-// limiterState is the state that a limited logger shares with the loggers made from it.
+// limiterState is the state that a limited logger shares with loggers derived from it.
 type limiterState struct {
 	monotonic func() time.Duration
 	recorder  Recorder
@@ -86,8 +84,8 @@ func (l *limiter) Handle(ctx context.Context, r slog.Record) error {
 	return l.inner.Handle(ctx, safe)
 }
 
-// countLine counts a line. It returns the texts whose minute is over and that have suppressed lines, and
-// whether to write this line.
+// countLine counts a line. It returns the texts with suppressed lines whose minute is over, and whether to
+// write this line.
 func (l *limiterState) countLine(text string, level slog.Level) (over []lineCount, write bool) {
 	now := l.monotonic()
 	l.mu.Lock()
@@ -115,7 +113,7 @@ func (l *limiterState) countLine(text string, level slog.Level) (over []lineCoun
 	return over, write
 }
 
-// printableAttr shortens a value and replaces characters that control a terminal, including line ends.
+// printableAttr shortens a value and replaces control characters, including line ends.
 func printableAttr(a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
 	var text string

@@ -18,10 +18,10 @@ import (
 	"handoff/core/testenv"
 )
 
-// The tests run in bubbles: time there is virtual, for clock.New() too; the real milliseconds of
-// the mock cost nothing and let everything settle; and a leaked goroutine fails the test.
+// The tests run in synctest bubbles. Time there is virtual, for clock.New() too, so the mock's real sleeps
+// take no time and let other goroutines run. A leaked goroutine fails the test.
 
-// stepped is a clock whose wall clock can be set wrong. It overrides only Now.
+// stepped is a clock whose wall clock can be stepped. It overrides only Now.
 type stepped struct {
 	clock.Clock
 	by atomic.Int64
@@ -73,7 +73,7 @@ func TestSleep(t *testing.T) {
 	})
 }
 
-// clocks runs a test once on the real clock and once on the mock. pass moves the time of both.
+// clocks runs a test on the real clock and on the mock. pass advances the time of either.
 func clocks(t *testing.T, run func(t *testing.T, h *Host, pass func(time.Duration))) {
 	t.Run("real", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -87,7 +87,7 @@ func clocks(t *testing.T, run func(t *testing.T, h *Host, pass func(time.Duratio
 		synctest.Test(t, func(t *testing.T) {
 			m := clock.NewMock()
 			run(t, New(Options{Clock: m}), func(d time.Duration) {
-				synctest.Wait() // else a timer that is armed after the Add would count from there
+				synctest.Wait() // otherwise a timer that starts after the Add would count from there
 				m.Add(d)
 			})
 		})
@@ -225,8 +225,7 @@ func TestEachSetWakesOneWaiter(t *testing.T) {
 	})
 }
 
-// No Set is lost between many setters and many waiters: every item that was added before a Set is
-// taken.
+// With many setters and many waiters no Set is lost: every item that was added before a Set is taken.
 func TestSignalLosesNoSet(t *testing.T) {
 	h := New(Options{})
 	ctx, cancel := h.WithTimeout(context.Background(), testenv.Patience())

@@ -9,21 +9,20 @@ import (
 	"syscall"
 )
 
-// signals are the signals that the process has received, and the logger that reports them.
+// signals logs the signals that the process has received.
 type signals struct {
 	mu  sync.Mutex
 	log *slog.Logger
-	// unlogged came before there was a logger.
+	// unlogged are the lines from before there was a logger.
 	unlogged []string
 }
 
 type signalsKey struct{}
 
-// Signals returns a context that ends with the first SIGINT or SIGTERM, so that the process can end
-// in good order. A SIGINT after it, such as a second Ctrl+C, ends the process at once, with the exit
-// code that a shell reports for it, 130. A further SIGTERM changes nothing: supervisors and scripts
-// send it to the process and to its group, and those that want more send SIGKILL. LogSignals sets
-// the logger for all.
+// Signals returns a context that ends with the first SIGINT or SIGTERM, for a graceful stop. A later SIGINT,
+// such as a second Ctrl+C, ends the process at once with exit code 130, as shells report it. A further
+// SIGTERM changes nothing: supervisors and scripts may send it both to the process and to its group, and use
+// SIGKILL to end it at once. LogSignals sets the logger of all signals.
 func Signals(parent context.Context) context.Context {
 	ctx, cancel := context.WithCancel(parent)
 	s := new(signals)

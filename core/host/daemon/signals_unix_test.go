@@ -17,8 +17,7 @@ import (
 	"handoff/core/host/daemon"
 )
 
-// asListener makes the test binary a process that only waits for signals, so that the test can send
-// it real ones.
+// asListener is the variable that makes the test binary a process that waits for real signals.
 const asListener = "TEST_WAITS_FOR_SIGNALS"
 
 func TestMain(m *testing.M) {
@@ -28,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// listen ends slowly, like a busy daemon: only SIGINT ends it once it stops.
+// listen stops slowly, like a busy daemon: once it is stopping, only SIGINT ends it.
 func listen() {
 	ctx := daemon.Signals(context.Background())
 	late := os.Getenv(asListener) == "late"
