@@ -17,20 +17,19 @@ import (
 
 // Options configures Judge.
 type Options struct {
-	// Config is the configuration with which the daemons ran; it determines how long an execution
-	// may be open.
+	// Config is the configuration of the daemons; it determines how long an execution may be open.
 	Config config.Config
 	// StatementTimeout limits every statement; zero means a minute.
 	StatementTimeout time.Duration
 }
 
-// ErrNoAudit means that the database has no audit table: it doesn't belong to Handoff, or its
-// schema is older.
+// ErrNoAudit means that the database has no audit table: it does not belong to Handoff, or its schema is
+// older.
 var ErrNoAudit = errors.New("the database has no table execution_transition")
 
-// evidence lists the kinds of events that the audit and the executions hold completely.
-// Cancellation requests and registrations are read too, but only the last request of each
-// execution, and only the registered data of each worker.
+// evidence lists the kinds of events that the audit and the executions record completely. Cancellation
+// requests and registrations are read too, but only the last request of each execution and the registered
+// data of each worker.
 var evidence = []history.Kind{history.Created, history.Transition, history.Orchestrated} //nolint:gochecknoglobals // a constant list
 
 // Judge reads and judges a database's audit.

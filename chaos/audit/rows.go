@@ -14,14 +14,13 @@ import (
 	"handoff/core/execution"
 )
 
-// This file reads the rows of the audit and makes events of them.
+// This file converts rows of the audit to events.
 
-// readHistory passes on the history in its order, with times since the first event, and returns the
-// present on that scale. It keeps none of it.
+// readHistory streams the history to the judge in order, with times since the first event. It returns the
+// present on that scale.
 //
-// A change is dated when its trigger fires, a little later than the time by which its statement
-// judges. If one statement writes an end and handles it, both have that time, so the handling is
-// dated like the change and placed after it.
+// A change has the time at which its trigger fires, slightly after the statement's own time. If one statement
+// writes an end and handles it, the handling gets the change's time and follows it.
 func readHistory(ctx context.Context, tx pgx.Tx, j *judge) (now time.Duration, err error) {
 	var since *time.Time
 	if !j.r.Since.IsZero() {
@@ -109,7 +108,7 @@ type record struct {
 	// For a registration, retryCount is the capacity. next is the retry of a handled execution, or
 	// the parent of a skipped one.
 	retryCount, maxRetries, next int64
-	// truncated says that the audit no longer has the beginning of this execution.
+	// truncated reports whether the audit no longer has the beginning of this execution.
 	truncated bool
 }
 
@@ -139,7 +138,7 @@ func (r *record) historyEvent(at time.Duration) (history.Event, error) {
 	}
 	switch {
 	case r.rank == rankCancelled:
-		// The row has the present status, not the status at the request.
+		// The row has the current status, not the status at the request.
 		e.Kind, e.To, errs[0] = history.CancelRequested, execution.None, nil
 	case r.rank == rankHandled:
 		e.Kind, e.From, e.Related = history.Orchestrated, e.To, execution.ID(r.next)
@@ -152,7 +151,7 @@ func (r *record) historyEvent(at time.Duration) (history.Event, error) {
 	return e, cmp.Or(errs[0], errs[1], errs[2], errs[3])
 }
 
-// rowName names the row in the tables, for errors.
+// rowName returns the row's table and id, for errors.
 func (r *record) rowName() string {
 	if r.rank == rankHandled || r.rank == rankCancelled {
 		return fmt.Sprintf("execution %d", r.id)

@@ -5,7 +5,7 @@ import (
 	"encoding/binary"
 )
 
-// Publish is one message on its way to a broker, in AMQP 0-9-1.
+// Publish is one message to a broker, in AMQP 0-9-1.
 type Publish struct {
 	Exchange, Key string
 	// ID, Type and CorrelationID are properties of the message.
@@ -13,16 +13,15 @@ type Publish struct {
 	Body                    []byte
 }
 
-// Publishes rewrites the publishes of one connection to a broker and passes everything else
-// unchanged. change may set another exchange or key, and change bytes of the body, but not its
-// length.
+// Publishes rewrites the messages that a client publishes over one connection and passes everything else
+// unchanged. change may replace the exchange, the key and bytes of the body, but not the body's length.
 func Publishes(change func(*Publish)) Rewriter {
 	return newMessages(basicPublish, greeting, func(c *partialMessage) []byte { return rewritePublish(c, change) }).rewriteChunk
 }
 
-// Deliveries holds back the messages that a broker delivers over one connection while hold returns
-// true; everything else passes. Held messages go on with the next bytes after that: with the
-// broker's next heartbeat at the latest.
+// Deliveries holds back the messages that a broker delivers over one connection while hold returns true;
+// everything else passes. Held messages are released with the next bytes after that, at the latest with the
+// broker's next heartbeat.
 func Deliveries(hold func() bool) Rewriter {
 	d := &deliveries{hold: hold}
 	d.messageParser = newMessages(basicDeliver, 0, d.passDelivery)
@@ -39,10 +38,9 @@ func Chain(all ...Rewriter) Rewriter {
 	}
 }
 
-// Subscriptions holds back a client's subscriptions to queues over one connection while hold
-// returns true for the queue; everything else passes. Frames that follow a held subscription on its
-// channel are held too, in order. They all go on with the next bytes from the client after that:
-// with its next heartbeat at the latest.
+// Subscriptions holds back a client's subscriptions to queues over one connection while hold returns true for
+// the queue; everything else passes. Frames that follow a held subscription on its channel are held too, in
+// order. All are released with the client's next bytes after that, at the latest with its next heartbeat.
 func Subscriptions(hold func(queue string) bool) Rewriter {
 	s := &subscriptions{hold: hold}
 	s.frameParser = frameParser{greet: greeting, each: s.passFrame}
@@ -62,7 +60,7 @@ type keptChannel struct {
 	frames  []byte
 }
 
-// passFrame returns the frame, or nothing while it is held.
+// passFrame returns the frame, or nil while it is held.
 func (s *subscriptions) passFrame(f []byte) []byte {
 	channel, payload := binary.BigEndian.Uint16(f[1:3]), f[frameHeader:len(f)-1]
 	for i := range s.kept {
@@ -120,13 +118,13 @@ func (d *deliveries) rewriteChunk(b []byte) []byte {
 	return out
 }
 
-// messageParser parses frames. An AMQP connection begins with a greeting of eight bytes from the client.
-// Each frame after that consists of a type, a channel, a length, as many bytes, and an end mark. A
-// message is a method frame, a header frame and any number of body frames; no other frame of its
-// channel comes between these.
+// messageParser collects frames into messages. An AMQP connection begins with a greeting of eight bytes from
+// the client. Each frame after that consists of a type, a channel, a length, as many bytes, and an end mark.
+// A message is a method frame, a header frame and any number of body frames; no other frame of its channel
+// comes between these.
 type messageParser struct {
 	frameParser
-	// begins is the beginning of the method frames of the selected messages.
+	// begins is the prefix of the payload of the selected method frames.
 	begins []byte
 	// pass returns the replacement for a whole message.
 	pass func(*partialMessage) []byte
@@ -139,7 +137,7 @@ func newMessages(begins []byte, greet int, pass func(*partialMessage) []byte) *m
 	return p
 }
 
-// frameParser cuts the bytes of a connection into frames, after the greeting.
+// frameParser splits the bytes of a connection into frames, after the greeting.
 type frameParser struct {
 	greet int
 	rest  []byte
@@ -189,7 +187,7 @@ func (f *frameParser) rewriteChunk(b []byte) []byte {
 	}
 }
 
-// collectFrame returns what to pass on after a frame: the frame, nothing yet, or a whole message.
+// collectFrame returns the output after a frame: the frame itself, nothing yet, or a whole message.
 func (m *messageParser) collectFrame(f []byte) []byte {
 	kind, channel, payload := f[0], binary.BigEndian.Uint16(f[1:3]), f[frameHeader:len(f)-1]
 	c := m.open[channel]
@@ -212,7 +210,7 @@ func (m *messageParser) collectFrame(f []byte) []byte {
 	return m.pass(c)
 }
 
-// rewritePublish lets change edit a whole publish.
+// rewritePublish applies change to a whole message.
 func rewritePublish(c *partialMessage, change func(*Publish)) []byte {
 	method := c.frames[0][frameHeader : len(c.frames[0])-1]
 	// A reserved short follows class and method.
@@ -252,8 +250,8 @@ func (p *Publish) methodFrame(was, flags []byte) []byte {
 	return append(out, was[len(was)-1])
 }
 
-// The flags of properties that are read or are no short strings. The properties have the order of
-// their flags, the highest first.
+// The flags of properties that are read, or that are not short strings. Properties are in the order of their
+// flags, the highest first.
 const (
 	hasContentType   = 1 << 15
 	hasHeaders       = 1 << 13
@@ -265,7 +263,7 @@ const (
 	hasType          = 1 << 5
 )
 
-// readProperties reads a header frame.
+// readProperties reads the message's properties from a header frame.
 func (p *Publish) readProperties(frame []byte) {
 	b := frame[frameHeader : len(frame)-1]
 	if len(b) < 14 {

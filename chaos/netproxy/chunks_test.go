@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// whole holds bytes back until it has as many as a large message.
+// whole holds bytes back until it has a large message.
 type whole struct{ kept []byte }
 
 const wholeSize = 262_300
@@ -20,9 +20,8 @@ func (w *whole) rewrite(b []byte) (out []byte) {
 	return out
 }
 
-// A scenario found this: a broker delivered large messages that no process received. Toxiproxy
-// loses the end of a chunk that is slightly longer than its buffer if the next chunk is already
-// there.
+// In a scenario no process received a broker's large messages: toxiproxy loses the end of a chunk that is
+// slightly longer than its buffer if the next chunk is already waiting.
 func TestHeldLargeMessagesArriveWhole(t *testing.T) {
 	sent := make([]byte, 200*wholeSize)
 	for i := range sent {

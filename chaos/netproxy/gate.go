@@ -11,14 +11,14 @@ import (
 	"github.com/Shopify/toxiproxy/v2/toxics"
 )
 
-// Rewriter gets the bytes of one direction of a connection, in order and cut anywhere, and returns
-// their replacement. It may hold bytes back until it has more.
+// Rewriter receives the bytes of one direction of a connection, in order and split anywhere, and returns
+// their replacement. It may hold bytes back until it receives more.
 type Rewriter func(b []byte) []byte
 
-// gate controls one direction of a link, for all its connections.
+// gate controls one direction of all connections of a link.
 type gate struct {
 	key string
-	// rewriter makes the rewriter of one connection; nil for none.
+	// rewriter creates the rewriter of one connection; nil for none.
 	rewriter atomic.Pointer[func() Rewriter]
 
 	mu      sync.Mutex
@@ -30,8 +30,7 @@ type gate struct {
 	broken int
 }
 
-// gateToxic is the gate in the form of a toxic. Toxiproxy makes toxics from JSON, so it finds its
-// gate by key.
+// gateToxic is a gate as a toxic. Toxiproxy creates toxics from JSON, so it finds its gate by key.
 type gateToxic struct {
 	Key string `json:"key"`
 }
@@ -39,9 +38,9 @@ type gateToxic struct {
 // breakEvery is the number of bytes for each draw of a break.
 const breakEvery = 64
 
-// longestChunk is the size of toxiproxy's reads. Bytes that a rewriter held back make longer
-// chunks, and toxiproxy loses the end of a chunk that is slightly longer than its buffer if the
-// next chunk is already there (stream.ChanReader.Read).
+// longestChunk is the size of toxiproxy's reads. Bytes that a rewriter held back make chunks longer.
+// Toxiproxy loses the end of a chunk that is slightly longer than its buffer if the next chunk is already
+// waiting (stream.ChanReader.Read).
 const longestChunk = 32 << 10
 
 const gateType = "handoff_gate"
@@ -70,7 +69,7 @@ func newGate() *gate {
 	return g
 }
 
-// endAllEffects ends every effect permanently.
+// endAllEffects ends every effect, and keeps new ones from beginning.
 func (g *gate) endAllEffects() {
 	gates.Lock()
 	delete(gates.byKey, g.key)
@@ -130,8 +129,8 @@ func (gt *gateToxic) NewState() any {
 	return &connection{number: gates.connections}
 }
 
-// Pipe implements toxics.Toxic. No toxic is ever added behind it, so nothing interrupts it while it
-// holds bytes back.
+// Pipe implements toxics.Toxic. No toxic is ever added after it, so nothing interrupts it while it holds
+// bytes back.
 func (gt *gateToxic) Pipe(stub *toxics.ToxicStub) {
 	gates.Lock()
 	g := gates.byKey[gt.Key]
@@ -157,8 +156,8 @@ func (gt *gateToxic) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// passChunk applies the effects in force to a chunk; nil stands for the end of the stream. It returns
-// false if the connection ends here.
+// passChunk applies the current effects to a chunk, or to the end of the stream if chunk is nil. It returns
+// false if the connection must end.
 func (g *gate) passChunk(state *connection, chunk *stream.StreamChunk) bool {
 	effects, broken := g.awaitRelease(state, chunk != nil)
 	if chunk == nil || broken {
@@ -203,9 +202,9 @@ func laterTime(a, b time.Time) time.Time {
 	return b
 }
 
-// awaitRelease returns the effects in force once no effect holds the connection's bytes back, and whether
-// the connection is broken by then. It also holds back the end of a silent connection, but that is
-// no evidence that the silence was noticed.
+// awaitRelease waits until no effect holds the connection's bytes back. It returns the current effects, and
+// whether the connection is broken. It also holds back the end of a silent connection, without counting that
+// as an effect of the silence.
 func (g *gate) awaitRelease(state *connection, bytes bool) (effects []*Effect, broken bool) {
 	for {
 		effects, last, changed := g.currentEffects()

@@ -5,48 +5,47 @@ import (
 	"time"
 )
 
-// Rule says how the growth of a series is judged.
+// Rule is the way in which the growth of a series is judged.
 type Rule uint8
 
 const (
-	// Told means that the curve is drawn and not judged.
+	// Told means that the curve is drawn but not judged.
 	Told Rule = iota
-	// Flat means that the median of the last quarter may exceed that of the second one by a
-	// quarter, plus the series' slack. The first quarter does not count, because processes warm up.
-	// A process that is killed begins anew, which would hide a leak. So if it has at least three
-	// lives that are long enough, each of them is judged in the same way, and at most half of
-	// them may grow.
+	// Flat means that the median of the last quarter may exceed that of the second quarter by 25 %, plus the
+	// series' slack. The first quarter does not count, because processes warm up. A restart of a killed
+	// process would hide a leak. So if the process has at least three long lives, each is judged in the same
+	// way, and at most half of them may grow.
 	Flat
-	// PerExecution means that the series grows with the executions, since nothing removes them
-	// before their retention is over. It is reported as growth per execution. This may not be
-	// greater in the last quarter than in the second, within a tolerance.
+	// PerExecution means that the series grows with the executions, which remain until their retention is
+	// over. The growth per execution in the last quarter must not exceed that in the second, within a
+	// tolerance.
 	PerExecution
 )
 
-// Tolerance is the greatest allowed ratio of the last quarter to the second one.
+// Tolerance is the greatest allowed ratio of the last quarter to the second.
 const (
 	Tolerance             = 1.25
 	perExecutionTolerance = 1.6
-	// fewestPoints is how many points a quarter needs to be judged.
+	// fewestPoints is the number of points that a quarter needs to be judged.
 	fewestPoints = 5
 )
 
 // Judgement is the result for one curve.
 type Judgement struct {
-	// Judged says that there was enough data.
+	// Judged reports whether there was enough data.
 	Judged bool `json:"judged"`
-	// Grows says that the curve broke its rule.
+	// Grows reports whether the curve broke its rule.
 	Grows bool `json:"grows"`
 	// Before and After are the compared values: the medians of the second and of the last quarter,
 	// or growth per execution.
 	Before float64 `json:"before"`
 	After  float64 `json:"after"`
-	// Text says it in words.
+	// Text is the judgement in words.
 	Text string `json:"text"`
 }
 
-// Judge judges a series between two moments: the time under full load. executions is the count of
-// all executions so far, for PerExecution.
+// Judge judges a series between two moments, the time under full load. executions is the series of the number
+// of executions, for PerExecution.
 func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
 	quarter := (to - from) / 4
 	at := func(n int) time.Duration { return from + time.Duration(n)*quarter }
@@ -76,19 +75,19 @@ func (s *Series) Judge(from, to time.Duration, executions *Series) Judgement {
 	return j
 }
 
-// exceedsTolerance says that a median is too far above an earlier one.
+// exceedsTolerance reports whether a median is too far above an earlier one.
 func (s *Series) exceedsTolerance(before, after float64) bool {
 	return after > before*Tolerance+s.Slack
 }
 
-// longLife is how long a process must have lived for its life to be judged. fewestLives is how many
-// such lives there must be: one of them may happen to end with an outage.
+// longLife is the minimum length of a life that is judged. fewestLives is the minimum number of such lives,
+// because one of them may end with an outage.
 const (
 	longLife    = 60 * time.Second
 	fewestLives = 3
 )
 
-// countGrowingLives counts the lives of the process that are long enough, and those in which the series grew.
+// countGrowingLives counts the long lives of the process (all) and those in which the series grew (grew).
 // before and after are the medians of the longest life with growth.
 func (s *Series) countGrowingLives(from, to time.Duration) (grew, all int, before, after float64) {
 	var longest time.Duration
@@ -119,7 +118,7 @@ func (s *Series) countGrowingLives(from, to time.Duration) (grew, all int, befor
 	return grew, all, before, after
 }
 
-// perExecution compares the growth for each execution.
+// perExecution compares the growth per execution.
 func (s *Series) perExecution(executions *Series, at func(int) time.Duration) Judgement {
 	growth := func(n int) (float64, bool) {
 		values, done := s.valuesBetween(at(n), at(n+1)), executions.valuesBetween(at(n), at(n+1))
@@ -146,10 +145,10 @@ func (s *Series) perExecution(executions *Series, at func(int) time.Duration) Ju
 	return j
 }
 
-// formatValue writes a value in the series' unit.
+// formatValue formats a value in the series' unit.
 func (s *Series) formatValue(v float64) string { return InUnit(v, s.Unit) }
 
-// InUnit writes a value with a series' unit, for readers.
+// InUnit formats a value for readers; unit is that of a series.
 func InUnit(v float64, unit string) string {
 	switch {
 	case unit == "seconds" && v < 1:

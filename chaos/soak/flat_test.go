@@ -9,7 +9,7 @@ import (
 	"handoff/chaos/soak"
 )
 
-// sampled is a series of ten minutes, with a sample every second.
+// sampled returns a series of ten minutes with a sample every second.
 func sampled(s *soak.Series, f func(second int) float64) *soak.Series {
 	r := rand.New(rand.NewPCG(1, 2))
 	for n := range 600 {
@@ -22,8 +22,8 @@ func growing(perSecond, from float64) func(int) float64 {
 	return func(n int) float64 { return from + perSecond*float64(n) }
 }
 
-// A leak is found by its curve. A series that only warms up, jumps about or is killed now and then
-// is not reported.
+// A leak is detected by its curve. A series that warms up, fluctuates or restarts occasionally is not
+// reported.
 func TestJudgeReportsOnlyLeaks(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -52,8 +52,8 @@ func TestJudgeReportsOnlyLeaks(t *testing.T) {
 	}
 }
 
-// A leak in a process that is killed every two minutes looks flat over the whole soak, and is found
-// in each of its lives.
+// A leak in a process that is killed every two minutes looks flat over the whole soak, but is detected in
+// each of its lives.
 func TestJudgeDetectsLeakDespiteKills(t *testing.T) {
 	lives := func(leak float64) *soak.Series {
 		s := &soak.Series{Name: "goroutines", Rule: soak.Flat, Slack: 20}
@@ -87,8 +87,7 @@ func TestGrowthPerExecutionIsReported(t *testing.T) {
 	}
 }
 
-// A queue that grows while a server is away is no growth, if it has gone when the backlog is worked
-// off.
+// A queue that grows during an outage is not reported if it is empty once the backlog is processed.
 func TestJudgeIgnoresOutages(t *testing.T) {
 	r := &soak.Result{Strikes: []soak.Struck{{Strike: soak.Strike{Part: "broker"}, Began: true, From: 480 * time.Second, To: 570 * time.Second}}}
 	waits := func(n int) float64 {
@@ -117,7 +116,7 @@ func TestShortSeriesIsNotJudged(t *testing.T) {
 	}
 }
 
-// However long a soak is, a series keeps few points, over all of its time.
+// A series keeps a bounded number of points over its whole time.
 func TestSeriesThinningKeepsShape(t *testing.T) {
 	s := &soak.Series{}
 	for n := range 100_000 {

@@ -10,22 +10,22 @@ import (
 	"handoff/core/execution"
 )
 
-// Ledger records the accepted requests of a soak: each request number becomes one execution, and
-// each ends. It needs two bits for each request, and more only for executions that have not ended.
-// It is for one task.
+// Ledger checks the accepted requests of a soak: each request becomes one execution, and each execution ends.
+// It needs two bits for each request, and more only for executions that have not ended. It is not safe for
+// concurrent use.
 type Ledger struct {
 	created, ended bitSet
 	alive          map[execution.ID]openChain
 	// Rows counts created rows. Ends counts chains by their last status.
 	Rows int
 	Ends map[execution.Status]int
-	// Created counts the requests that became an execution, Ended those whose chain is at its end,
-	// Retries their later rows.
+	// Created counts the requests that became an execution, Ended those whose chain has ended, Retries the
+	// later rows of chains.
 	Created, Ended, Retries int
 	// Started and Stopped count processes of actions, from the shims' journals.
 	Started, Stopped int
-	// twice is the first number that became two executions. foreign is the first row that belongs
-	// to no request.
+	// twice describes the first request that became two executions, or the first row that belongs to no
+	// request.
 	twice   string
 	latency []float64
 }
@@ -36,7 +36,7 @@ type openChain struct {
 	since  time.Duration
 }
 
-// bitSet is a set of numbers.
+// bitSet is a set of non-negative numbers.
 type bitSet []uint64
 
 func (b *bitSet) setBit(n int) (again bool) {
@@ -55,8 +55,8 @@ func NewLedger() *Ledger {
 	return &Ledger{alive: make(map[execution.ID]openChain), Ends: make(map[execution.Status]int)}
 }
 
-// Number is the number of the request with a stored idempotency key; false if the key is not one of
-// a soak.
+// Number returns the number of the request with a stored idempotency key; false if the key is not from a
+// soak.
 func Number(key string) (int, bool) {
 	_, digits, ours := strings.Cut(key, KeyPrefix)
 	n, err := strconv.Atoi(digits)
@@ -107,20 +107,19 @@ func (l *Ledger) recordMismatch(format string, args ...any) {
 	}
 }
 
-// Open is how many executions have not ended.
+// Open returns the number of executions that have not ended.
 func (l *Ledger) Open() int { return len(l.alive) }
 
-// Latencies returns the times from creation to end, in seconds, of executions that have ended since
-// the last call.
+// Latencies returns the times from creation to end, in seconds, of executions that have ended since the last
+// call.
 func (l *Ledger) Latencies() []float64 {
 	taken := l.latency
 	l.latency = nil
 	return taken
 }
 
-// Balance compares the ledger with the answers that clients got. sent is how many requests were
-// sent, numbered from 0; accepted says which of them were answered with an execution. It returns
-// the differences; none if all is well.
+// Balance compares the ledger with the responses to clients. sent is the number of requests, numbered from 0;
+// accepted reports whether a request was answered with an execution. It returns the differences.
 func (l *Ledger) Balance(sent int, accepted func(int) bool) (wrong []string) {
 	if l.twice != "" {
 		wrong = append(wrong, l.twice)
@@ -147,8 +146,8 @@ func (l *Ledger) Balance(sent int, accepted func(int) bool) (wrong []string) {
 	return wrong
 }
 
-// Accepted is the set of requests that were answered with an execution. The zero value is empty. It
-// is for one task.
+// Accepted is the set of requests that were answered with an execution. The zero value is empty. It is not
+// safe for concurrent use.
 type Accepted struct {
 	is bitSet
 	// N is the size of the set.
@@ -162,5 +161,5 @@ func (a *Accepted) Add(n int) {
 	}
 }
 
-// Has says whether a number was accepted.
+// Has reports whether a number was accepted.
 func (a *Accepted) Has(n int) bool { return a.is.hasBit(n) }

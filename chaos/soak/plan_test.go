@@ -22,8 +22,7 @@ func TestDrawIsDeterministic(t *testing.T) {
 	}
 }
 
-// Every part is struck five times in every way within an hour, one after the other, with time to
-// recover.
+// Within an hour every part is struck five times in every way, with time to recover after each strike.
 func TestPlanStrikesEveryPartFiveTimes(t *testing.T) {
 	for seed := range uint64(50) {
 		p := soak.Draw(seed, time.Hour, soak.Default())
@@ -90,8 +89,8 @@ func TestMissedNamesIneffectiveStrikes(t *testing.T) {
 	}
 }
 
-// A plan of any allowed length is a scenario that the loader accepts, with the faults of its
-// strikes in their order.
+// A plan of any allowed length is a scenario that the loader accepts, with the faults of its strikes in
+// order.
 func TestPlanIsValidScenario(t *testing.T) {
 	for _, d := range []time.Duration{soak.LeastFor, 90 * time.Second, 10 * time.Minute, time.Hour, soak.MostFor} {
 		p := soak.Draw(3, d, soak.Default())
