@@ -14,7 +14,7 @@ import (
 	"handoff/chaos/servers/containers"
 )
 
-// The longest times for a container engine. It may have to pull an image from a remote registry.
+// The timeouts for a container engine, which may have to pull an image from a remote registry.
 const (
 	imageWithin  = 5 * time.Minute
 	engineWithin = 30 * time.Second
@@ -30,21 +30,21 @@ type boxes struct {
 	made []*containers.Container
 }
 
-// openBoxes removes containers of runs that are over, and returns a set's empty boxes.
+// openBoxes removes the containers of finished runs, and returns empty boxes for a set.
 func openBoxes(ctx context.Context, engine *containers.Engine, run string, g *guard, log *lineLog) *boxes {
 	removed, err := engine.Sweep(ctx, runIsOver)
 	for _, name := range removed {
 		log.printf("removed %s, left behind by a process that is gone", name)
 	}
 	if err != nil {
-		// Leftovers of others are no reason to fail.
+		// Leftovers of other processes are no reason to fail.
 		log.printf("removing what earlier runs left in the engine: %v", err)
 	}
 	return &boxes{engine: engine, run: run, guard: g}
 }
 
-// runIsOver reports whether no process holds the lock of a run's directory. A directory that can't
-// be examined belongs to another user, who sweeps it.
+// runIsOver reports whether no process holds the lock of a run's directory. A directory that can't be
+// examined belongs to another user, who sweeps it.
 func runIsOver(directory string) bool {
 	lock, err := lockFile(filepath.Join(directory, lockName), false)
 	if err == nil {
@@ -84,8 +84,8 @@ func (b *boxes) removeContainer(ctx context.Context, c *containers.Container) er
 	return nil
 }
 
-// close removes every container and everything else with the run's label: networks, and containers
-// that docker compose created before it was interrupted. It sets its own time limit.
+// close removes every container and everything else with the run's label: networks, and containers that
+// docker compose created before it was interrupted. It sets its own timeout.
 func (b *boxes) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), engineWithin)
 	defer cancel()
@@ -112,7 +112,7 @@ type boxedServer struct {
 	name      string // for errors
 }
 
-// containerLauncher returns a function that runs the container.
+// containerLauncher returns a function that starts the container.
 func containerLauncher(c *containers.Container, name string) func(context.Context) (server, error) {
 	return func(ctx context.Context) (server, error) {
 		if err := c.Start(ctx); err != nil {
@@ -144,7 +144,7 @@ func (b *boxedServer) kill() {
 	b.resume()
 	ctx, cancel := engineContext()
 	defer cancel()
-	// A container that doesn't run is as good as killed.
+	// A container that does not run needs no kill.
 	_ = b.container.Kill(ctx)
 }
 
@@ -167,7 +167,7 @@ func (b *boxedServer) resume() {
 	ctx, cancel := engineContext()
 	defer cancel()
 	if _, paused, err := b.container.State(ctx); err == nil && paused {
-		// If the engine refuses, the server doesn't answer, and whatever waits for it reports that.
+		// If the engine refuses, the server does not answer, and its clients report that.
 		_ = b.container.Resume(ctx)
 	}
 }
@@ -242,8 +242,8 @@ func containedRabbit(ctx context.Context, image string, management bool, b *boxe
 // ctlScript finds rabbitmqctl even where Debian puts a wrapper before it that changes the user.
 const ctlScript = `PATH=/usr/lib/rabbitmq/bin:$PATH; exec rabbitmqctl "$@"`
 
-// createServerContainer creates the container of a server with a name of its own, whose ports are published on free
-// ports of this machine. It starts nothing.
+// createServerContainer creates a server's container with a unique name, and publishes its ports on free
+// ports of this machine. It does not start the container.
 func (b *boxes) createServerContainer(ctx context.Context, s containers.Spec, inside ...int) (c *containers.Container, name string, ports []int, err error) {
 	if ports, err = pickPorts(len(inside)); err != nil {
 		return nil, "", nil, err
@@ -256,5 +256,5 @@ func (b *boxes) createServerContainer(ctx context.Context, s containers.Spec, in
 	return c, s.Name, ports, err
 }
 
-// boxName is a unique name that is also valid for a host.
+// boxName returns a unique name that is also a valid host name.
 func boxName() string { return strings.ReplaceAll(uniqueName(), "_", "-") }

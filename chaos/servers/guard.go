@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// guardScript keeps the latest list that it was sent, of process numbers, containers and networks.
-// When its input ends, because this process has closed it or has died, it ends everything on the
-// list. Its first argument is the engine's address; without a docker client, containers wait for
-// the next sweep.
+// guardScript reads lists of processes, containers and networks, and keeps the latest. When its input ends,
+// because this process has closed it or died, it ends everything on that list. Its first argument is the
+// engine's address. Without a docker client, containers remain until the next sweep.
 const guardScript = `l=; while read -r n; do l=$n; done; n=
 for p in $l; do case $p in
 	container:*) docker -H "$1" rm -f -v "${p#container:}" >/dev/null 2>&1;;
@@ -24,9 +23,8 @@ for p in $l; do case $p in
 esac; done
 for p in $n; do docker -H "$1" network rm "$p" >/dev/null 2>&1; done; exit 0`
 
-// guard is a shell that outlives this process briefly. It covers cases that Pdeathsig doesn't:
-// systems other than Linux, containers, and PostgreSQL's backends while they are paused and would
-// not notice that their postmaster died.
+// guard is a shell that briefly outlives this process. It covers cases that Pdeathsig does not: systems other
+// than Linux, containers, and paused PostgreSQL backends, which do not detect the death of their postmaster.
 type guard struct {
 	mu    sync.Mutex
 	items []string // process numbers, "container:" and an id, or "network:" and a name
@@ -58,11 +56,11 @@ func startGuard(engine string) (*guard, error) {
 	return g, nil
 }
 
-// watchProcesses has the guard end processes, forget no longer.
+// watchProcesses adds processes to the guard's list, forgetProcesses removes them.
 func (g *guard) watchProcesses(pids ...int)  { g.addItems(pidTexts(pids)...) }
 func (g *guard) forgetProcesses(pids ...int) { g.dropItems(pidTexts(pids)...) }
 
-// addItems has the guard end items of the list; networks come after the containers.
+// addItems adds items to the guard's list. The guard removes networks after containers.
 func (g *guard) addItems(items ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -70,7 +68,7 @@ func (g *guard) addItems(items ...string) {
 	g.sendList()
 }
 
-// dropItems takes items off the list.
+// dropItems removes items from the list.
 func (g *guard) dropItems(items ...string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,8 +76,8 @@ func (g *guard) dropItems(items ...string) {
 	g.sendList()
 }
 
-// sendList sends the list; g.mu is held. If somebody killed the guard, nothing is guarded, but the servers
-// go on.
+// sendList sends the list; g.mu is held. If the guard was killed, nothing is guarded, but the servers
+// continue.
 func (g *guard) sendList() { _, _ = io.WriteString(g.input, strings.Join(g.items, " ")+"\n") }
 
 // The items for containers and networks.

@@ -30,7 +30,7 @@ func init() {
 	}
 }
 
-// victim is the main program of a test binary that a test starts in order to see it end.
+// victim is the main program of a test binary that a test starts and ends.
 func victim(mode string) {
 	die := func(err error) {
 		fmt.Println("error:", err)
@@ -62,7 +62,7 @@ func victim(mode string) {
 
 func report(dirs ...string) { fmt.Println("up", strings.Join(dirs, " ")) }
 
-// waiting stands for a package's tests that use both components and then hang.
+// waiting simulates a package's tests that use both components and then hang.
 type waiting struct{}
 
 func (waiting) Run() int {
@@ -76,7 +76,7 @@ func (waiting) Run() int {
 	select {}
 }
 
-// victimStarted is a process whose servers are up, with their directories.
+// victimStarted is a started victim, with the directories of its servers.
 type victimStarted struct {
 	cmd        *exec.Cmd
 	dirs       []string
@@ -85,7 +85,7 @@ type victimStarted struct {
 	err        error
 }
 
-// startVictim returns the process once its servers are up, and their directories.
+// startVictim starts a victim and returns it once its servers are up.
 func startVictim(t *testing.T, mode string) (*exec.Cmd, []string, func()) {
 	t.Helper()
 	v := beginVictim(t, mode)()
@@ -93,7 +93,7 @@ func startVictim(t *testing.T, mode string) (*exec.Cmd, []string, func()) {
 	return v.cmd, v.dirs, v.closeInput
 }
 
-// beginVictim starts the process, and returns a function that waits until its servers are up.
+// beginVictim starts a victim, and returns a function that waits until its servers are up.
 func beginVictim(t *testing.T, mode string) func() victimStarted {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -115,7 +115,7 @@ func beginVictim(t *testing.T, mode string) func() victimStarted {
 	}
 }
 
-// alive lists the processes in the directories, with their names, except zombies.
+// alive lists the names of processes in the directories, except zombies.
 func alive(dirs []string) []string {
 	var out []string
 	for _, dir := range dirs {
@@ -143,7 +143,7 @@ func TestServersEndWithTheirProcess(t *testing.T) {
 		{"panic", []string{"postgres"}, func(_ *exec.Cmd, closeInput func()) { closeInput() }, true},
 		{"interrupt", []string{"beam", "epmd", "postgres"}, func(cmd *exec.Cmd, _ func()) { _ = cmd.Process.Signal(os.Interrupt) }, false},
 	}
-	// They start side by side, each in a temporary directory of its own, and end one after the other.
+	// They start in parallel, each in its own temporary directory, and end one after the other.
 	started := make([]victimStarted, len(cases))
 	var all sync.WaitGroup
 	for i, c := range cases {
@@ -224,7 +224,7 @@ func TestSweepKillsLeftoverProcesses(t *testing.T) {
 	check(t, cmd.Start())
 	living, err := makeWorkDir(base)
 	check(t, err)
-	// It has the same name but no lock file, so it isn't ours.
+	// It has the same prefix but no lock file, so it is not ours.
 	foreign := filepath.Join(base, dirPrefix+"foreign")
 	check(t, os.Mkdir(foreign, 0o755))
 

@@ -9,13 +9,13 @@ import (
 	"syscall"
 )
 
-// setProcess puts the command into its own process group and under the given user. This system
-// can't kill a child when its parent dies; the guard does.
+// setProcess gives the command its own process group and the given user. This system can't kill a child when
+// its parent dies; the guard does.
 func setProcess(cmd *exec.Cmd, user *account) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: user.sysCredential()}
 }
 
-// descendantPIDs returns the direct children of pid: a server has no deeper ones that matter.
+// descendantPIDs returns the direct children of pid: deeper descendants of a server don't matter.
 func descendantPIDs(pid int) []int {
 	out, err := exec.Command("pgrep", "-P", strconv.Itoa(pid)).Output()
 	if err != nil {
@@ -39,8 +39,8 @@ func anyAlive(pids []int) bool {
 	return false
 }
 
-// isHalted can't tell on this system; suspendTree looks at least twice.
+// isHalted can't be determined on this system; suspendTree lists descendants at least twice.
 func isHalted(int) bool { return true }
 
-// processesUnder finds nothing: this system doesn't tell the current directories of processes.
+// processesUnder finds nothing: this system does not show the current directories of processes.
 func processesUnder(string) []int { return nil }

@@ -10,14 +10,14 @@ import (
 	"syscall"
 )
 
-// setProcess puts the command into its own process group, under the given user, and makes the
-// kernel kill it when its parent thread dies, which is always the spawner's. SIGKILL, because a
-// paused process would not act on any other signal.
+// setProcess gives the command its own process group and the given user. It makes the kernel kill the command
+// when its parent thread dies, which is always the spawner's. The signal is SIGKILL, because a paused process
+// would not act on any other.
 func setProcess(cmd *exec.Cmd, user *account) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: user.sysCredential()}
 }
 
-// processStat returns a process's parent and its state, a letter of proc(5).
+// processStat returns a process's parent and its state, a letter from proc(5).
 func processStat(pid int) (parent int, state byte, ok bool) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -71,15 +71,13 @@ func anyAlive(pids []int) bool {
 	return false
 }
 
-// isHalted reports whether a process that was told to stop has done so, or is gone: it starts nothing
-// from then on.
+// isHalted reports whether a process has stopped or is gone: from then on it starts nothing.
 func isHalted(pid int) bool {
 	_, state, ok := processStat(pid)
 	return !ok || strings.IndexByte("TtZX", state) >= 0
 }
 
-// processesUnder returns the processes whose current directory is in dir: only servers started
-// there.
+// processesUnder returns the processes whose current directory is in dir, which are only servers.
 func processesUnder(dir string) []int {
 	var out []int
 	for _, pid := range processIDs() {

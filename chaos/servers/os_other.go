@@ -7,8 +7,8 @@ import (
 	"os/exec"
 )
 
-// Without process control this system can't keep the promise to leave nothing behind, so nothing is
-// started: makePlan refuses before it calls any of these.
+// Without process control servers could be left behind, so none is started on this system: makePlan refuses
+// before it calls any of these functions.
 
 const privateSupported = false
 

@@ -10,11 +10,11 @@ import (
 	"handoff/core/host/without"
 )
 
-// component is PostgreSQL or RabbitMQ, with the ways to get it.
+// component is PostgreSQL or RabbitMQ, with the ways to provide it.
 type component struct {
 	name, display  string
 	address, image string // the variables that name an address and an image
-	usualImage     string // the version against which the models are tested
+	usualImage     string // the version that the models are tested against
 	debian         string // the package
 	checkAddress   func(address string) error
 	find           func(*places, *plan) (looked []string) // sets the plan's binaries, or returns where it searched
@@ -41,14 +41,13 @@ func knownComponents() []component {
 	}
 }
 
-// componentNamed returns the component as HANDOFF_WITHOUT spells it.
+// componentNamed returns the component with a name from HANDOFF_WITHOUT.
 func componentNamed(name string) component {
 	all := knownComponents()
 	return all[slices.IndexFunc(all, func(c component) bool { return c.name == name })]
 }
 
-// plan says where each wanted component comes from: an address, binaries or an image, exactly one
-// of these.
+// plan has the source of each requested component: exactly one of an address, binaries or an image.
 type plan struct {
 	addresses, images map[string]string // by the name of the component
 	pgBinaries        *postgresBinaries
@@ -60,8 +59,8 @@ func (p *plan) hasPrivate() bool {
 	return p.pgBinaries != nil || p.mqBinaries != nil || p.engine != nil
 }
 
-// makePlan decides everything that can be decided without starting anything, so that a missing
-// RabbitMQ is not reported only after PostgreSQL was started.
+// makePlan makes all decisions that require no server, so that a missing RabbitMQ is reported before
+// PostgreSQL starts.
 func makePlan(ctx context.Context, o Options) (*plan, error) {
 	declared, err := WithoutList()
 	if err != nil {
@@ -104,7 +103,7 @@ func Available(ctx context.Context, o Options) error {
 	return p.abandonPlan(nil)
 }
 
-// abandonPlan closes everything that an abandoned plan has opened.
+// abandonPlan closes everything that the plan has opened, and returns err.
 func (p *plan) abandonPlan(err error) error {
 	if p.engine != nil {
 		_ = p.engine.Close() // nothing was created on it
@@ -112,8 +111,8 @@ func (p *plan) abandonPlan(err error) error {
 	return err
 }
 
-// chooseSource returns the component if it is unavailable. An image that a variable names was requested
-// explicitly, so it has priority over installed binaries.
+// chooseSource chooses the source of a component, or returns the component as missing. An image that a
+// variable names has priority over installed binaries, because it was requested explicitly.
 func (p *plan) chooseSource(ctx context.Context, c component, o Options, declared map[string]bool, where *places) (*Missing, error) {
 	if declared[c.name] {
 		return &Missing{Component: c.name, Without: true}, nil

@@ -11,20 +11,19 @@ import (
 	"sync"
 )
 
-// Ports come from below the kernel's range for outgoing connections (from 32768 on Linux, 49152
-// elsewhere): a stopped server must find its port free again.
+// Ports are below the kernel's range for outgoing connections (from 32768 on Linux, 49152 elsewhere), so that
+// a stopped server's port stays free.
 const (
 	firstPort = 20000
 	lastPort  = 31999
 )
 
-// mostRecentPorts is the number of ports that this process avoids choosing again: more than all its
-// sandboxes use at a time.
+// mostRecentPorts is the number of recent ports that this process does not reuse, more than its sandboxes use
+// at a time.
 const mostRecentPorts = 1000
 
-// recentPorts are the most recently chosen ports. Seconds pass between the choice of a port and the start
-// of its server, and another sandbox, or another harness on this machine, would find the port free
-// meanwhile.
+// recentPorts are the most recently chosen ports. Between the choice of a port and the start of its server,
+// another sandbox or harness on this machine would find the port free for seconds.
 var recentPorts struct {
 	sync.Mutex
 	ports []int
@@ -33,14 +32,14 @@ var recentPorts struct {
 // pickPorts is FreePorts except in tests.
 var pickPorts = FreePorts
 
-// FreePorts returns n different ports on which nothing listens now, and which neither this process
-// nor another process of the same user has chosen recently.
+// FreePorts returns n different ports on which nothing listens, and which no process of the same user has
+// chosen recently.
 func FreePorts(n int) ([]int, error) {
 	recentPorts.Lock()
 	defer recentPorts.Unlock()
 	var out []int
 	var last error
-	// Hold all until the last is chosen, so that they differ.
+	// Hold all listeners until the last port is chosen, so that the ports differ.
 	var held []net.Listener
 	defer func() {
 		for _, l := range held {
@@ -71,7 +70,7 @@ func FreePorts(n int) ([]int, error) {
 	return nil, errors.Join(fmt.Errorf("no free ports between %d and %d", firstPort, lastPort), last)
 }
 
-// allFree says that nothing listens on the ports now.
+// allFree reports whether nothing listens on the ports now.
 func allFree(ports []int) bool {
 	for _, port := range ports {
 		l, err := net.Listen("tcp", loopbackAddress(port))
@@ -85,7 +84,7 @@ func allFree(ports []int) bool {
 
 func loopbackAddress(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
 
-// portTaken reports whether a server's log, or an engine, says that the port was already taken.
+// portTaken reports whether a log or an engine's error shows that a port was already in use.
 func portTaken(log string) bool {
 	log = strings.ToLower(log)
 	return strings.Contains(log, "eaddrinuse") || strings.Contains(log, "address already in use") ||

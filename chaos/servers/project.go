@@ -9,8 +9,8 @@ import (
 	"handoff/chaos/servers/containers"
 )
 
-// OpenProject returns a set without servers, for containers that docker compose creates. Everything
-// with its Labels is removed by Down, or when this process ends. The set closes the engine.
+// OpenProject returns a set without servers, for containers that docker compose creates. Down, or the end of
+// this process, removes everything with the set's Labels. Down also closes the engine.
 func OpenProject(ctx context.Context, engine *containers.Engine, log io.Writer) (*Set, error) {
 	lines := &lineLog{w: log}
 	dir, g, err := openPrivate(engine.Address(), "", lines)
@@ -22,13 +22,13 @@ func OpenProject(ctx context.Context, engine *containers.Engine, log io.Writer) 
 	return s, nil
 }
 
-// Project is a unique name for a docker compose project.
+// Project returns a unique name for a docker compose project.
 func (s *Set) Project() string { return filepath.Base(s.dir.path) }
 
-// Network is docker compose's name for the network of that project.
+// Network returns docker compose's name for the network of that project.
 func (s *Set) Network() string { return s.Project() + "_default" }
 
-// Labels are the labels that every container and network of the set must have.
+// Labels returns the labels that every container and network of the set must have.
 func (s *Set) Labels() map[string]string { return s.boxes.engine.Labels(s.dir.path) }
 
 // Adopt adds a container to the set.
@@ -56,22 +56,22 @@ func (s *Set) AdoptRabbitMQ(ctx context.Context, c *containers.Container, addres
 	return m.Start(ctx)
 }
 
-// ctlIn runs rabbitmqctl in a container.
+// ctlIn returns a function that runs rabbitmqctl in a container.
 func ctlIn(c *containers.Container) func(context.Context, ...string) (string, error) {
 	return func(ctx context.Context, args ...string) (string, error) {
 		return c.Run(ctx, append([]string{"/bin/sh", "-c", ctlScript, "rabbitmqctl"}, args...))
 	}
 }
 
-// Contained is a program in a container, from one start to its end. Signals go to the program
-// alone, not to its children; but these end with it, because its container does.
+// Contained is a running program in a container. Signals go only to the program, not to its children; but
+// these end with it, because its container does.
 type Contained struct {
 	container *containers.Container
 	log       func() string
 	done      chan struct{}
 }
 
-// StartContained starts a container's program, for the first time or again.
+// StartContained starts or restarts a container's program.
 func (s *Set) StartContained(ctx context.Context, c *containers.Container, name string) (*Contained, error) {
 	if err := c.Start(ctx); err != nil {
 		return nil, &StartError{Component: name, Err: err}
@@ -91,11 +91,11 @@ func (c *Contained) awaitEnd() {
 		if err == nil && !running || containers.Gone(err) {
 			return
 		}
-		time.Sleep(100 * time.Millisecond) // the engine does not answer now
+		time.Sleep(100 * time.Millisecond) // the engine does not answer
 	}
 }
 
-// Running says whether it still runs.
+// Running reports whether the program still runs.
 func (c *Contained) Running() bool {
 	select {
 	case <-c.done:
@@ -105,7 +105,7 @@ func (c *Contained) Running() bool {
 	}
 }
 
-// Kill ends it and everything else in its container at once, and returns when it is gone.
+// Kill ends all processes in the container at once, and returns when they are gone.
 func (c *Contained) Kill() {
 	for c.Running() {
 		c.sendSignal("KILL")
@@ -116,11 +116,11 @@ func (c *Contained) Kill() {
 	}
 }
 
-// Terminate asks it to stop (SIGTERM) and returns at once; Wait waits for the end.
+// Terminate sends SIGTERM and returns at once; Wait waits for the end.
 func (c *Contained) Terminate() { c.sendSignal("TERM") }
 
-// Pause suspends it (SIGSTOP). Its children go on. They would be suspended too if the engine froze
-// the whole container, but the fault is a suspended process, not a suspended machine.
+// Pause suspends the program (SIGSTOP). Its children continue. If the engine paused the whole container, they
+// would be suspended too, but the fault is a suspended process, not a suspended machine.
 func (c *Contained) Pause() { c.sendSignal("STOP") }
 
 // Resume lets a paused program continue.
@@ -133,7 +133,7 @@ func (c *Contained) sendSignal(name string) {
 	_ = c.container.Signal(ctx, name)
 }
 
-// Wait returns nil once it has ended, or ctx's error.
+// Wait returns nil once the program has ended, or ctx's error.
 func (c *Contained) Wait(ctx context.Context) error {
 	select {
 	case <-c.done:
@@ -143,7 +143,7 @@ func (c *Contained) Wait(ctx context.Context) error {
 	}
 }
 
-// Log is the path of its log file, which is written at the call.
+// Log writes the program's log file and returns its path.
 func (c *Contained) Log() string { return c.log() }
 
 // Ready polls until probe succeeds. If the program ends first, the error has the end of its log.

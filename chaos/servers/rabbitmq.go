@@ -28,8 +28,8 @@ type RabbitMQ struct {
 	// Management is the http:// URL of the management API, empty if there is none.
 	Management string
 
-	// Control is a script that runs rabbitmqctl against a private node, for people; empty for any
-	// other node.
+	// Control is the path of a script that runs rabbitmqctl on a private node, for people; empty for other
+	// nodes.
 	Control string
 
 	instance
@@ -41,20 +41,20 @@ type RabbitMQ struct {
 	node string                                           // the beginning of its Erlang name
 	user string                                           // the user who gets virtual hosts
 	epmd *portMapper                                      // nil in a container, which has its own
-	keep bool                                             // its data is kept
-	// Virtual hosts that wait for their first user, and those that are no longer used.
+	keep bool                                             // whether its data is kept
+	// spare are unused virtual hosts. disposed are those to delete.
 	spare, disposed []string
 }
 
-// makePrivate sets the life of a private node.
+// makePrivate sets how a private node is started, probed and stopped.
 func (r *RabbitMQ) makePrivate(launch func(context.Context) (server, error), log func() string) *RabbitMQ {
 	r.instance = instance{name: "RabbitMQ", launch: launch, log: log, stopSignal: sigTerm}
 	r.probe = func(ctx context.Context) error { return probeAMQP(ctx, r.admin, r.node) }
 	return r
 }
 
-// portMapper is a node's own epmd. It lives as long as the node's set. Without one RabbitMQ would
-// start one itself, which would outlive the node.
+// portMapper is a node's own epmd. It lives as long as the node's set. Without it, RabbitMQ would start one
+// that outlives the node.
 type portMapper struct {
 	program *program
 	guard   *guard
@@ -83,8 +83,8 @@ func (p *portMapper) start(ctx context.Context) error {
 	return nil
 }
 
-// Ctl runs rabbitmqctl against the private node and returns its output. Each call boots an Erlang
-// machine: about 0.4 s.
+// Ctl runs rabbitmqctl on the private node and returns its output. Each call starts an Erlang machine, which
+// takes about 0.4 s.
 func (r *RabbitMQ) Ctl(ctx context.Context, args ...string) (string, error) {
 	if !r.Private() {
 		return "", ErrNotOurs
@@ -112,8 +112,8 @@ func (r *RabbitMQ) close() error {
 	return r.own.Drop(ctx)
 }
 
-// probeAMQP logs in and out. Given a node's name it insists on that node, because another process
-// may have got the port first.
+// probeAMQP logs in and out. Given the beginning of a node's name, it fails for other nodes: another node may
+// have taken the port first.
 func probeAMQP(ctx context.Context, address, node string) error {
 	conn, err := amqp.DialConfig(address, amqp.Config{Dial: func(network, addr string) (net.Conn, error) {
 		d := net.Dialer{Timeout: 5 * time.Second}
@@ -121,8 +121,7 @@ func probeAMQP(ctx context.Context, address, node string) error {
 		if err != nil {
 			return nil, err
 		}
-		// The deadline also covers the handshake: a frozen node accepts connections and says
-		// nothing.
+		// The deadline also covers the handshake: a frozen node accepts connections but sends nothing.
 		return c, c.SetDeadline(time.Now().Add(5 * time.Second))
 	}})
 	if err != nil {
@@ -135,8 +134,8 @@ func probeAMQP(ctx context.Context, address, node string) error {
 	return errors.Join(err, conn.Close())
 }
 
-// startRabbit starts a node with all its files below the directory, or the one that was kept there.
-// The login is guest/guest, from loopback only.
+// startRabbit starts a node with all its files in the directory, or the node that was kept there. The login
+// is guest/guest, from loopback only.
 func startRabbit(ctx context.Context, b *rabbitBinaries, dir *workDir, management bool, g *guard, log *lineLog) (m *RabbitMQ, err error) {
 	fail := func(err error) (*RabbitMQ, error) { return nil, &StartError{Component: "RabbitMQ", Err: err} }
 	who, err := serverAccount("rabbitmq", "nobody")
@@ -162,7 +161,7 @@ func startRabbit(ctx context.Context, b *rabbitBinaries, dir *workDir, managemen
 	return m, err
 }
 
-// openVhost finds the virtual host that was kept, or creates an empty one.
+// openVhost opens the kept virtual host, or creates an empty one.
 func (r *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *keptServer, now keptServer) (err error) {
 	if was == nil {
 		if err = r.openEmpty(ctx); err == nil {
@@ -178,7 +177,7 @@ func (r *RabbitMQ) openVhost(ctx context.Context, dir *workDir, was *keptServer,
 	return dir.saveKept("rabbitmq", now)
 }
 
-// openEmpty creates the node's own virtual host or, without a management API, draws a prefix.
+// openEmpty creates the node's own virtual host, or draws a prefix if a given node has no management API.
 func (r *RabbitMQ) openEmpty(ctx context.Context) (err error) {
 	if r.own, err = r.CreateVhost(ctx); err == nil {
 		r.URL, r.Prefix = r.own.URL, r.own.Prefix
@@ -186,13 +185,12 @@ func (r *RabbitMQ) openEmpty(ctx context.Context) (err error) {
 	return err
 }
 
-// logBytes limits the write-ahead log of a node's quorum queues. Quorum queues keep the content of
-// the log in memory, so with RabbitMQ's default of 512 MiB a node's memory would grow for hours
-// before it levels off.
+// logBytes limits the write-ahead log of a node's quorum queues. They keep the log's content in memory, so
+// with RabbitMQ's default of 512 MiB a node's memory would grow for hours.
 const logBytes = 64_000_000
 
-// prepareRabbit writes the node's files and determines how it is started. Each attempt to start a
-// new node has a directory of its own, unless the directory is kept. now is what to remember of it.
+// prepareRabbit writes the node's files and determines how it starts. Each attempt to start a new node has
+// its own directory, unless the directory is kept. now is the information to save about the node.
 func prepareRabbit(b *rabbitBinaries, dir *workDir, was *keptServer, attempt int, management bool, who *account, g *guard) (m *RabbitMQ, now keptServer, err error) {
 	ports, err := was.attemptPorts(attempt, 4)
 	if err != nil {
@@ -231,9 +229,9 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *keptServer, attempt int
 		}
 	}
 	node := now.Node
-	// Every path that Debian's and RabbitMQ's own defaults would use is set explicitly, so that
-	// nothing of an installed service is read or written. "Under systemd" makes the start script
-	// become the Erlang machine, so that signals reach it and its process number is the child's.
+	// Every path with a default of Debian or RabbitMQ is set explicitly, so that no file of an installed
+	// service is read or written. With RUNNING_UNDER_SYSTEMD the start script becomes the Erlang machine, so
+	// that signals reach it and the child's process number is its own.
 	env := serverEnv(home,
 		"RABBITMQ_NODENAME="+node+"@localhost",
 		"RABBITMQ_CONF_ENV_FILE="+in("env.conf"),
@@ -250,8 +248,7 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *keptServer, attempt int
 		"ERL_EPMD_PORT="+strconv.Itoa(ports[2]),
 		"ERL_EPMD_ADDRESS=127.0.0.1",
 		"ERL_CRASH_DUMP="+in("erl_crash.dump"),
-		// Idle schedulers sleep. By default they spin for a while, and every sandbox has its own
-		// node.
+		// Idle schedulers sleep instead of spinning first, because every sandbox has its own node.
 		"RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS=-kernel inet_dist_use_interface {127,0,0,1} +sbwt none +sbwtdcpu none +sbwtdio none",
 		"RUNNING_UNDER_SYSTEMD=true",
 	)
@@ -280,7 +277,7 @@ func prepareRabbit(b *rabbitBinaries, dir *workDir, was *keptServer, attempt int
 	return m, now, nil
 }
 
-// controlScript is a shell script that runs a program in exactly this environment.
+// controlScript returns a shell script that runs a program in exactly this environment.
 func controlScript(path string, env []string) []byte {
 	var b strings.Builder
 	b.WriteString("#!/bin/sh\nexec env -i")

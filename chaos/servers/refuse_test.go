@@ -71,8 +71,8 @@ func TestUnusableAddresses(t *testing.T) {
 	}
 }
 
-// A given server that does not answer is an environment error; it is no reason to start a private
-// server silently.
+// A given server that does not answer is an environment error, not a reason to start a private server
+// silently.
 func TestUnresponsiveGivenServer(t *testing.T) {
 	t.Setenv(AddressPostgres, "postgres://u:secret@127.0.0.1:1/x")
 	t.Setenv(AddressRabbitMQ, "amqp://u:secret@127.0.0.1:1/")
@@ -87,7 +87,7 @@ func TestUnresponsiveGivenServer(t *testing.T) {
 	}
 }
 
-// noImages is for tests of installed servers, whatever images the environment names.
+// noImages unsets the image variables, for tests of installed servers.
 func noImages(t *testing.T) {
 	t.Helper()
 	t.Setenv(ImagePostgres, "")

@@ -25,8 +25,8 @@ type postgresBinaries struct{ initdb, postgres string }
 
 type rabbitBinaries struct{ server, ctl, epmd string }
 
-// places are directories, or patterns of directories, that are searched before PATH. Debian keeps
-// the servers out of PATH, and the programs that it has there are wrappers that change the user.
+// places are the directories, or patterns of directories, to search before PATH. On Debian the servers are
+// not in PATH, and the programs in PATH are wrappers that change the user.
 type places struct {
 	postgres []string
 	rabbit   []string
@@ -45,7 +45,7 @@ func usualPlaces() *places {
 	}
 }
 
-// findPostgres returns the newest PostgreSQL with both programs, or where it searched.
+// findPostgres returns the newest PostgreSQL with both programs, or the places that it searched.
 func (p *places) findPostgres() (*postgresBinaries, []string) {
 	for _, dir := range p.searchDirs(p.postgres) {
 		b := &postgresBinaries{initdb: filepath.Join(dir, "initdb"), postgres: filepath.Join(dir, "postgres")}
@@ -56,7 +56,7 @@ func (p *places) findPostgres() (*postgresBinaries, []string) {
 	return nil, p.searchedPlaces("initdb and postgres", p.postgres)
 }
 
-// findRabbit returns RabbitMQ's server, its command and Erlang's port mapper, or where it searched.
+// findRabbit returns RabbitMQ's server, rabbitmqctl and Erlang's port mapper, or the places that it searched.
 func (p *places) findRabbit() (*rabbitBinaries, []string) {
 	for _, dir := range p.searchDirs(p.rabbit) {
 		b := &rabbitBinaries{server: filepath.Join(dir, "rabbitmq-server"), ctl: filepath.Join(dir, "rabbitmqctl")}
@@ -73,7 +73,7 @@ func (p *places) findRabbit() (*rabbitBinaries, []string) {
 	return nil, p.searchedPlaces("rabbitmq-server and rabbitmqctl", p.rabbit)
 }
 
-// searchDirs expands patterns, newest version first, and appends PATH.
+// searchDirs expands patterns, the newest version first, and appends PATH.
 func (p *places) searchDirs(patterns []string) []string {
 	var out []string
 	for _, pattern := range patterns {
@@ -82,7 +82,7 @@ func (p *places) searchDirs(patterns []string) []string {
 		out = append(out, found...)
 	}
 	for _, dir := range filepath.SplitList(p.path) {
-		if filepath.IsAbs(dir) { // a relative directory would run programs from the current directory
+		if filepath.IsAbs(dir) { // a relative one would run programs from the current directory
 			out = append(out, dir)
 		}
 	}
@@ -101,10 +101,10 @@ func (p *places) searchedPlaces(what string, patterns []string) []string {
 	return append(out, what+" in PATH ("+path+")")
 }
 
-// versionPattern is a number with a fraction, and the rest of a version.
+// versionPattern matches a version; its group is a number with a fraction.
 var versionPattern = regexp.MustCompile(`(\d+(?:\.\d+)?)[\d.]*`)
 
-// versionIn returns the last number in a path, with a fraction: 9.6 is older than 15.
+// versionIn returns the last version in a path as a number with a fraction: 9.6 is older than 15.
 func versionIn(path string) float64 {
 	best := 0.0
 	for _, found := range versionPattern.FindAllStringSubmatch(path, -1) {

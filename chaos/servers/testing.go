@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// TB is the part of *testing.T and *testing.B that Database and Broker need. This interface keeps
-// package testing out of binaries.
+// TB is the part of *testing.T and *testing.B that this package needs. It keeps package testing out of
+// binaries.
 type TB interface {
 	Helper()
 	Name() string
@@ -22,8 +22,8 @@ type TB interface {
 	Skipf(format string, args ...any)
 }
 
-// shared holds the servers that a test process started for all its tests, each component when the
-// first test asks for it.
+// shared has the servers that a test process shares between its tests. Each component starts when the first
+// test needs it.
 var shared struct {
 	inMain   bool
 	ctx      context.Context //nolint:containedctx // ends with the process
@@ -63,8 +63,8 @@ func (s *sharedSet) shutDown() error {
 	return s.set.Down()
 }
 
-// Main runs a package's tests and then ends the servers that Database and Broker started, also
-// after Ctrl-C. It exits the process:
+// Main runs a package's tests and then ends the servers that Database and Broker started, also after Ctrl-C.
+// Then it exits the process:
 //
 //	func TestMain(m *testing.M) { servers.Main(m) }
 func Main(m interface{ Run() int }) {
@@ -95,12 +95,11 @@ func downShared() error {
 	return errors.Join(pgErr, mqErr)
 }
 
-// Database returns an empty database on the PostgreSQL that this test process shares; it is dropped
-// when the test ends. A test that stops or kills the server has to start it again; better, it takes
-// its own from Up.
+// Database returns an empty database on the PostgreSQL that this test process shares; it is dropped when the
+// test ends. A test that stops or kills the server must restart it, or better use Own.
 //
 // Without PostgreSQL the test is skipped with the reason. With CI=true it fails instead, unless
-// HANDOFF_WITHOUT says that this machine has none.
+// HANDOFF_WITHOUT declares that this machine has none.
 func Database(t TB) *DB {
 	t.Helper()
 	db, err := shared.postgres.requireSet(t, Options{Postgres: true}).Postgres.CreateDatabase(context.Background())
@@ -111,8 +110,8 @@ func Database(t TB) *DB {
 	return db
 }
 
-// Broker returns an empty virtual host on the RabbitMQ that this test process shares; it is dropped
-// when the test ends. See Database. If Prefix is set, names have to begin with it.
+// Broker returns an empty virtual host on the RabbitMQ that this test process shares; it is dropped when the
+// test ends. See Database. If Prefix is set, names must begin with it.
 func Broker(t TB) *MQ {
 	t.Helper()
 	mq, err := shared.rabbitmq.requireSet(t, Options{RabbitMQ: true}).RabbitMQ.CreateVhost(context.Background())
@@ -123,8 +122,8 @@ func Broker(t TB) *MQ {
 	return mq
 }
 
-// Own provides servers for one test alone, for tests that stop, kill or pause them; they end with
-// the test. Given addresses are ignored. It skips or fails the test as Database does.
+// Own provides servers for a single test that stops, kills or pauses them; they end with the test. It ignores
+// given addresses, and skips or fails the test as Database does.
 func Own(t TB, o Options) *Set {
 	t.Helper()
 	o.PrivateOnly = true

@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// MQ is a virtual host on a node. On a given node without a management API it is a prefix for names
-// instead.
+// MQ is a virtual host on a node, or a prefix for names on a given node without a management API.
 type MQ struct {
 	URL    string
 	Vhost  string // empty if Prefix is set
@@ -21,12 +20,12 @@ type MQ struct {
 	Server *RabbitMQ
 }
 
-// vhostBatch is the number of virtual hosts that one call of rabbitmqctl creates. The call costs 0.4 s,
-// each virtual host about 0.03 s.
+// vhostBatch is the number of virtual hosts that one call of rabbitmqctl creates. The call takes 0.4 s, each
+// virtual host about 0.03 s.
 const vhostBatch = 10
 
-// CreateVhost creates an empty virtual host with a unique name, in which the URL's user has all
-// permissions. On a private node every tenth call takes 0.7 s and the others no time.
+// CreateVhost creates an empty virtual host with a unique name, in which the URL's user has all permissions.
+// On a private node every tenth call takes 0.7 s, the others no time.
 func (r *RabbitMQ) CreateVhost(ctx context.Context) (*MQ, error) {
 	if !r.Private() && r.api == nil {
 		return &MQ{URL: r.admin, Prefix: uniqueName() + ".", Server: r}, nil
@@ -85,9 +84,9 @@ func (r *RabbitMQ) refillVhosts(ctx context.Context) error {
 	return nil
 }
 
-// Drop gives the virtual host up. On a given node it is deleted. On a private node it is deleted
-// when the next virtual hosts are created, because connections left open in it are harmless there,
-// and every deletion would cost 0.4 s. If there is only a prefix, the queues and exchanges stay.
+// Drop releases the virtual host. On a given node it is deleted at once. On a private node it is deleted when
+// the next virtual hosts are created: every separate deletion would take 0.4 s, and open connections are
+// harmless there. If there is only a prefix, the queues and exchanges stay.
 func (mq *MQ) Drop(ctx context.Context) error {
 	m := mq.Server
 	if mq.Vhost == "" {
@@ -104,7 +103,7 @@ func (mq *MQ) Drop(ctx context.Context) error {
 	return nil
 }
 
-// managementAPI is the needed part of the management plugin's HTTP interface.
+// managementAPI is a client of the management plugin's HTTP interface.
 type managementAPI struct {
 	base, user, password string
 }
@@ -130,7 +129,7 @@ func (m *managementAPI) sendRequest(ctx context.Context, method, path, body stri
 	}
 	req.SetBasicAuth(m.user, m.password)
 	req.Header.Set("Content-Type", "application/json")
-	// A separate client: no proxy from the environment, no connection left open.
+	// A separate client uses no proxy from the environment and leaves no connection open.
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {

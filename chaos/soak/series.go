@@ -26,7 +26,7 @@ type Series struct {
 	Rule Rule
 	// Slack is the growth that is always allowed, in its unit.
 	Slack float64
-	// Starts are the times at which its process started.
+	// Starts are the times at which its process was restarted.
 	Starts []time.Duration
 	// Without are times that are not judged, such as outages of a server.
 	Without []Span
@@ -63,7 +63,7 @@ func (s *Series) Add(at time.Duration, value float64) {
 // Points returns the points so far.
 func (s *Series) Points() []Point { return s.points }
 
-// Drawn returns about `most` points at most, each the mean of neighbouring points.
+// Drawn returns about `most` points or fewer, each the mean of neighbouring points.
 func (s *Series) Drawn(most int) []Point {
 	per := (len(s.points) + most - 1) / most
 	if per <= 1 {
