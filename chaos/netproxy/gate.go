@@ -100,7 +100,7 @@ func (g *gate) beginEffect(e *Effect) (end func()) {
 	}
 }
 
-// wakeWaiters makes waiting connections check again; g.mu is held.
+// wakeWaiters makes waiting connections repeat their check; g.mu is held.
 func (g *gate) wakeWaiters() {
 	close(g.changed)
 	g.changed = make(chan struct{})

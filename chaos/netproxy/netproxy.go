@@ -124,14 +124,14 @@ func (l *Link) addGate(way Direction) (*gate, error) {
 
 // Effect changes the traffic of one direction of a link.
 type Effect struct {
-	// Touch is called whenever the effect makes a difference; may be nil.
+	// Touch is called whenever the effect changes traffic; may be nil.
 	Touch func()
 	// Hold holds everything back until the effect ends; then it arrives late, if the connection still exists.
 	// TCP in a cut network behaves in the same way, because it retransmits segments.
 	Hold bool
-	// Silence loses everything on the connections that exist when the effect begins, as when the
-	// machine at the other end dies and another machine takes over its address. Nothing ends these
-	// connections, and new ones work. When the effect ends, the old ones break.
+	// Silence loses everything on the connections that exist when the effect begins, as if the machine at the
+	// other end had died and another had its address now. These connections stay open until the effect ends,
+	// and then break. New connections work.
 	Silence bool
 	// Delay draws the extra delay of the next bytes; nil for none.
 	Delay func() time.Duration

@@ -10,7 +10,7 @@ import (
 // Health sets the thresholds at which a worker's figures make it degraded or unhealthy. They come from source
 // document 003, without its heartbeat_max_age_secs: only the lease determines freshness (defect D33).
 type Health struct {
-	// Enabled turns on quarantine; without it every worker is healthy.
+	// Enabled turns on quarantine. Without it, every worker counts as healthy.
 	Enabled bool `yaml:"enabled"`
 	// DegradedThreshold and UnhealthyThreshold are numbers of consecutive failures that are the worker's
 	// fault.

@@ -149,7 +149,7 @@ func (l *loader) readEnvironment(environ []string) {
 		leaf, ok := byName[name]
 		switch {
 		case ok && value == "" && !leaf.mayBeEmpty():
-			// Compose files pass unset variables on as empty strings.
+			// Compose files pass unset variables as empty strings.
 		case ok:
 			l.assignText(leaf, value, name)
 		case !foreignVariable.MatchString(name):

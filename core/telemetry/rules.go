@@ -88,13 +88,13 @@ func Rules() []Rule {
 			Of:      now(DeadLetterQueueMessages),
 		},
 		{
-			// An executor that reconnects is back within seconds.
+			// A reconnect takes an executor seconds.
 			Name: "dlq_unattended", Severity: "critical", Zero: true, For: time.Minute,
 			Summary: "Nobody consumes the broker's dead letter queue: work that no worker picked up is only found by the timeout monitor.",
 			Of:      now(DeadLetterQueueConsumers),
 		},
 		{
-			// A late canary is sent again within seconds, so it does not make the alert fire.
+			// A late canary is repeated within seconds, so it does not make the alert fire.
 			Name: "dead_letter_path_broken", Severity: "critical", Above: 0, For: 30 * time.Second,
 			Summary: "Messages that die don't reach the dead letter queue: look at the exchange and its binding.",
 			Of:      now(DeadLetterPathBroken),

@@ -165,7 +165,7 @@ func (e *Engine) removeContainer(ctx context.Context, id string) error {
 // Gone reports whether an error means that the engine has no such container.
 func Gone(err error) bool { return err != nil && strings.Contains(err.Error(), "No such container") }
 
-// Spec describes a container.
+// Spec describes a container to create.
 type Spec struct {
 	// Name is the name of the container and of its host.
 	Name  string

@@ -19,7 +19,7 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// Bounds on a file. People write these files by hand, so a larger one is a mistake or an attack.
+// Bounds on a file. People write these files, so a larger one is a mistake or an attack.
 const (
 	// MaxBytes is the size of the largest file that Root reads.
 	MaxBytes = 1 << 20

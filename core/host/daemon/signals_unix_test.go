@@ -45,7 +45,7 @@ func listen() {
 	select {}
 }
 
-// The second signal is SIGTERM, which changes nothing, and the third SIGINT.
+// The second signal is SIGTERM, which has no effect. The third is SIGINT.
 func TestSecondInterruptEndsStoppingProcess(t *testing.T) {
 	const again = `msg="received SIGTERM while stopping: it changes nothing; SIGINT ends the process at once"`
 	for _, c := range []struct {

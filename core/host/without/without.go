@@ -26,13 +26,13 @@ const (
 	Node     = "node"
 	Promtool = "promtool" // checks rules and configuration of Prometheus
 	Root     = "root"     // starts processes as other users
-	Mounts   = "mounts"   // gives processes a view of the file system of their own
+	Mounts   = "mounts"   // gives processes their own view of the file system
 	Cgroup   = "cgroup"   // a control group (v2) that may be divided
 	// Controllers are the controllers of that group that limit memory, processors and processes.
 	Controllers = "controllers"
 )
 
-// Known returns every name that may be declared.
+// Known returns every name that the variable may declare.
 func Known() []string {
 	return []string{Docker, Postgres, RabbitMQ, Chromium, Python, Node, Promtool, Root, Mounts, Cgroup, Controllers}
 }
