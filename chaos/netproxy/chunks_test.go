@@ -8,12 +8,12 @@ import (
 	"time"
 )
 
-// whole holds bytes back until it has a large message.
-type whole struct{ kept []byte }
+// wholeMessage holds bytes back until it has a large message.
+type wholeMessage struct{ kept []byte }
 
 const wholeSize = 262_300
 
-func (w *whole) rewrite(b []byte) (out []byte) {
+func (w *wholeMessage) rewrite(b []byte) (out []byte) {
 	w.kept = append(w.kept, b...)
 	n := len(w.kept) / wholeSize * wholeSize
 	out, w.kept = bytes.Clone(w.kept[:n]), w.kept[n:]
@@ -46,7 +46,7 @@ func TestHeldLargeMessagesArriveWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.Rewrite(In, func() Rewriter { return new(whole).rewrite })
+	l.Rewrite(In, func() Rewriter { return new(wholeMessage).rewrite })
 	c, err := net.Dial("tcp", l.Address)
 	if err != nil {
 		t.Fatal(err)

@@ -203,7 +203,7 @@ func TestDelayBreakAndDown(t *testing.T) {
 	end()
 	l.Down()
 	if _, err := net.Dial("tcp", l.Address); err == nil {
-		t.Error("a link that is down takes connections")
+		t.Error("a link that is down accepts connections")
 	}
 	if err := l.Up(); err != nil {
 		t.Fatal(err)
@@ -289,7 +289,7 @@ func TestDelayEndsWithAbandonedConnection(t *testing.T) {
 	abandoned(t, l.Address, func() { <-touched })
 	end()
 	if !answers(t, l.Address, 5*time.Second) {
-		t.Error("the delay is over, and a new connection is not served")
+		t.Error("the delay is over, but a new connection is not served")
 	}
 	<-poured
 }

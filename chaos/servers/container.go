@@ -180,7 +180,7 @@ func (b *boxes) logSaver(c *containers.Container, name string) func() string {
 		defer cancel()
 		text, err := c.Log(ctx)
 		if err != nil {
-			text = "the engine does not tell: " + err.Error()
+			text = "the engine returned no log: " + err.Error()
 		}
 		_ = os.WriteFile(path, []byte(text), 0o600) // for errors and tests, which report a missing file
 		return path

@@ -79,7 +79,7 @@ func TestContainersLeftBehind(t *testing.T) {
 	_, err = e.Sweep(within(t), runIsOver)
 	check(t, err)
 	if count(t, e, alive.path) != 0 {
-		t.Error("its run over, the container is still there")
+		t.Error("the container remains after its run")
 	}
 }
 

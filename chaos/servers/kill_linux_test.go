@@ -52,7 +52,7 @@ func TestKillEndsProcessesBeingStarted(t *testing.T) {
 			signalProcess(pid, sigKill)
 		}
 		if len(left) > 0 {
-			t.Fatalf("round %d: processes %v are left", round, left)
+			t.Fatalf("round %d: processes %v remain", round, left)
 		}
 	}
 }

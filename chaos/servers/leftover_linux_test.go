@@ -37,7 +37,7 @@ func victim(mode string) {
 		os.Exit(1)
 	}
 	if mode == "interrupt" {
-		Main(waiting{})
+		Main(waitingTests{})
 	}
 	set, err := Up(context.Background(), Options{Postgres: true, RabbitMQ: mode == "killed", PrivateOnly: true})
 	if err != nil {
@@ -62,10 +62,10 @@ func victim(mode string) {
 
 func report(dirs ...string) { fmt.Println("up", strings.Join(dirs, " ")) }
 
-// waiting simulates a package's tests that use both components and then hang.
-type waiting struct{}
+// waitingTests simulates a package's tests that use both components and then hang.
+type waitingTests struct{}
 
-func (waiting) Run() int {
+func (waitingTests) Run() int {
 	pg, err1 := shared.postgres.startOnce(Options{Postgres: true, PrivateOnly: true})
 	mq, err2 := shared.rabbitmq.startOnce(Options{RabbitMQ: true, PrivateOnly: true})
 	if err := errors.Join(err1, err2); err != nil {
@@ -76,8 +76,8 @@ func (waiting) Run() int {
 	select {}
 }
 
-// victimStarted is a started victim, with the directories of its servers.
-type victimStarted struct {
+// startedVictim is a started victim, with the directories of its servers.
+type startedVictim struct {
 	cmd        *exec.Cmd
 	dirs       []string
 	closeInput func()
@@ -94,7 +94,7 @@ func startVictim(t *testing.T, mode string) (*exec.Cmd, []string, func()) {
 }
 
 // beginVictim starts a victim, and returns a function that waits until its servers are up.
-func beginVictim(t *testing.T, mode string) func() victimStarted {
+func beginVictim(t *testing.T, mode string) func() startedVictim {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), childMode+"="+mode)
@@ -105,13 +105,13 @@ func beginVictim(t *testing.T, mode string) func() victimStarted {
 	check(t, err)
 	check(t, cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	return func() victimStarted {
+	return func() startedVictim {
 		line, err := bufio.NewReader(out).ReadString('\n')
 		words := strings.Fields(line)
 		if err != nil || len(words) < 2 || words[0] != "up" {
-			return victimStarted{err: fmt.Errorf("%s: %q, %w", mode, line, errors.Join(err, errors.New("its servers are not up")))}
+			return startedVictim{err: fmt.Errorf("%s: %q, %w", mode, line, errors.Join(err, errors.New("its servers are not up")))}
 		}
-		return victimStarted{cmd: cmd, dirs: words[1:], closeInput: func() { _ = in.Close() }}
+		return startedVictim{cmd: cmd, dirs: words[1:], closeInput: func() { _ = in.Close() }}
 	}
 }
 
@@ -144,7 +144,7 @@ func TestServersEndWithTheirProcess(t *testing.T) {
 		{"interrupt", []string{"beam", "epmd", "postgres"}, func(cmd *exec.Cmd, _ func()) { _ = cmd.Process.Signal(os.Interrupt) }, false},
 	}
 	// They start in parallel, each in its own temporary directory, and end one after the other.
-	started := make([]victimStarted, len(cases))
+	started := make([]startedVictim, len(cases))
 	var all sync.WaitGroup
 	for i, c := range cases {
 		ownTemp(t)

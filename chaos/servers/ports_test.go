@@ -25,7 +25,7 @@ func TestChosenPortsAreReserved(t *testing.T) {
 		check(t, err)
 		for _, port := range ports {
 			if seen[port] {
-				t.Fatalf("port %d was given twice", port)
+				t.Fatalf("port %d was chosen twice", port)
 			}
 			seen[port], last = true, port
 		}
@@ -47,6 +47,6 @@ func TestChosenPortsAreReserved(t *testing.T) {
 	_, err := FreePorts(1)
 	check(t, err)
 	if code := elsewhere(first); code != 3 {
-		t.Errorf("a port that was chosen long ago can't be had: exit %d", code)
+		t.Errorf("a port that was chosen long ago is still reserved: exit %d", code)
 	}
 }

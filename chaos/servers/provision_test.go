@@ -352,7 +352,7 @@ func givenServers(t *testing.T, private *Set) {
 	}
 	t.Setenv(AddressManagement, "http://127.0.0.1:1")
 	if _, err := Up(ctx, Options{RabbitMQ: true}); !errors.Is(err, ErrEnvironment) || !strings.Contains(fmt.Sprint(err), AddressManagement) {
-		t.Errorf("a management API that was named and is not there: %v", err)
+		t.Errorf("a named management API that does not exist: %v", err)
 	}
 }
 

@@ -38,7 +38,7 @@ func TestPlanStrikesEveryPartFiveTimes(t *testing.T) {
 			}
 			end = s.At + s.For
 			if strings.HasSuffix(s.Part, "executors") && s.For < 6*time.Second {
-				t.Errorf("seed %d: the health probes of %s are cut for %v, and come every 6 s", seed, s.Part, s.For)
+				t.Errorf("seed %d: the health probes of %s are cut for %v, but are 6 s apart", seed, s.Part, s.For)
 			}
 		}
 		if end > p.For-3*time.Second {
@@ -69,7 +69,7 @@ func TestShortPlanKillsEveryPartOnce(t *testing.T) {
 		t.Errorf("killed: %v", killed)
 	}
 	if !strings.Contains(p.Short(), "too short for a round") {
-		t.Errorf("it says %q of what it lacks", p.Short())
+		t.Errorf("Short is %q", p.Short())
 	}
 	if short := soak.Draw(1, 10*time.Minute, soak.Default()).Short(); short != "10m0s has room for 2 of 5 strikes of every kind on every part" {
 		t.Errorf("ten minutes: %q", short)

@@ -137,7 +137,7 @@ func TestTokenRightsAreEnforced(t *testing.T) {
 			}
 		}
 		if asked < 20 {
-			t.Errorf("only %d endpoints were asked", asked)
+			t.Errorf("only %d endpoints were requested", asked)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestTokenRotationKeepsName(t *testing.T) {
 		t.Errorf("first %+v, again %+v", first, again)
 	}
 	if other := b.do("POST", executionsPath, echo, "Idempotency-Key", "k", "Authorization", "Bearer operate-token"); other.status != 201 {
-		t.Errorf("another caller meets the key: %+v", other)
+		t.Errorf("the key of another caller: %+v", other)
 	}
 	if key := b.store.rows[0].IdempotencyKey; key != "core.echo name:the-submit k" {
 		t.Errorf("the key is stored as %q", key)
@@ -197,7 +197,7 @@ func TestForeignHostsAndOriginsAreRefused(t *testing.T) {
 		"allowed":           {func(o *Options) { o.Loopback = true; o.AllowedHosts = []string{"handoff.example.com"} }, []string{"Host", "handoff.example.com", "Origin", "https://handoff.example.com"}, 404, 200, typeNotFound, ""},
 		"open on purpose":   {func(*Options) {}, []string{"Host", rebound}, 403, 200, typeForeignHost, "localhost, loopback addresses"},
 		"with a token":      {func(o *Options) { o.Loopback = true; threeTokens(o) }, []string{"Host", rebound, "Authorization", "Bearer operate-token"}, 404, 200, typeNotFound, ""},
-		"with a token, but": {func(o *Options) { o.Loopback = true; threeTokens(o) }, []string{"Host", rebound}, 401, 200, typeUnauthorized, ""},
+		"without the token": {func(o *Options) { o.Loopback = true; threeTokens(o) }, []string{"Host", rebound}, 401, 200, typeUnauthorized, ""},
 	} {
 		b := setup(t, func(o *Options) {
 			c.change(o)
@@ -264,13 +264,13 @@ func TestChangesRecordTokenName(t *testing.T) {
 	}
 	b.ask("POST", "/api/v1/dead-letters/discard", `{"ids": [3]}`, operate...)
 	if b.store.discard.Actor != "the-operate" {
-		t.Errorf("a bulk discard is %q's", b.store.discard.Actor)
+		t.Errorf("a bulk discard has the actor %q", b.store.discard.Actor)
 	}
 	b.store.rows[1].Status, b.store.rows[1].Epoch = execution.Scheduled, 2
 	b.store.letters[3].Key.ID = 2
 	b.ask("POST", "/api/v1/dead-letters/4/replay", "", operate...)
 	if len(b.store.reclaims) != 1 || b.store.reclaims[0].Actor != "the-operate" {
-		t.Errorf("the replay takes back: %+v", b.store.reclaims)
+		t.Errorf("the replay reclaims: %+v", b.store.reclaims)
 	}
 	b.store.audit = map[execution.ID][]store.Transition{1: {{To: execution.Requested, By: execution.API, Actor: "the-submit"}, {To: execution.Running, By: execution.Worker}}}
 	if a := b.do("GET", executionsPath+"/1/transitions", "", submit...); !strings.Contains(a.text, `"actor":"the-submit"`) || !strings.Contains(a.text, `"actor":null`) {

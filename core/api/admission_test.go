@@ -18,14 +18,14 @@ import (
 	"handoff/core/testenv"
 )
 
-// held is a store whose lists block until the test releases them.
-type held struct {
+// heldStore is a store whose lists block until the test releases them.
+type heldStore struct {
 	*fakeStore
 	entered chan struct{}
 	leave   chan struct{}
 }
 
-func (h *held) List(ctx context.Context, q store.ExecutionQuery) ([]store.Listed, error) {
+func (h *heldStore) List(ctx context.Context, q store.ExecutionQuery) ([]store.Listed, error) {
 	if q.IDs == nil {
 		h.entered <- struct{}{}
 		<-h.leave
@@ -34,7 +34,7 @@ func (h *held) List(ctx context.Context, q store.ExecutionQuery) ([]store.Listed
 }
 
 func TestListsDoNotBlockSubmissions(t *testing.T) {
-	db := &held{newStore(), make(chan struct{}, 100), make(chan struct{})}
+	db := &heldStore{newStore(), make(chan struct{}, 100), make(chan struct{})}
 	var o Options
 	b := setup(t, func(given *Options) { given.Store, given.Submitter.Store = db, db; o = *given })
 	server := NewServer(o)
@@ -74,7 +74,7 @@ func TestListsDoNotBlockSubmissions(t *testing.T) {
 		}
 	}
 	if a := b.do("GET", executionsPath, ""); a.status != 200 || len(db.entered) != 1 {
-		t.Errorf("places were not given back: %d, %d lists at the store", a.status, len(db.entered))
+		t.Errorf("places were not released: %d, %d lists at the store", a.status, len(db.entered))
 	}
 }
 
@@ -91,29 +91,29 @@ func TestDisconnectedClientLeavesQueue(t *testing.T) {
 	}
 	leave()
 	if _, problem := g.takePlace(t.Context()); problem != nil {
-		t.Errorf("the place was not given back: %+v", problem)
+		t.Errorf("the place was not released: %+v", problem)
 	}
 	g.waiting.Store(queueOfRequests)
 	if _, problem := g.takePlace(t.Context()); problem == nil {
-		t.Error("more wait than may")
+		t.Error("more requests wait than allowed")
 	}
 }
 
-// slow is a store whose batches block until the test releases them.
-type slow struct {
+// slowStore is a store whose batches block until the test releases them.
+type slowStore struct {
 	*fakeStore
 	entered atomic.Int64
 	leave   chan struct{}
 }
 
-func (s *slow) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+func (s *slowStore) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	s.entered.Add(1)
 	<-s.leave
 	return s.fakeStore.Create(ctx, items)
 }
 
 func TestBatchesWaitBeforeReadingBody(t *testing.T) {
-	db := &slow{fakeStore: newStore(), leave: make(chan struct{})}
+	db := &slowStore{fakeStore: newStore(), leave: make(chan struct{})}
 	var o Options
 	setup(t, func(given *Options) { given.Store, given.Submitter.Store = db, db; o = *given })
 	server := NewServer(o)
@@ -156,7 +156,7 @@ func thirtyTwo(t *testing.T, h http.Handler, request func() *http.Request, look 
 	var served atomic.Int64
 	for range 32 {
 		all.Go(func() {
-			w := &counting{header: http.Header{}}
+			w := &countingWriter{header: http.Header{}}
 			if h.ServeHTTP(w, request()); w.status == http.StatusOK {
 				served.Add(1)
 			}
@@ -206,7 +206,7 @@ func TestDisconnectEndsBodyReading(t *testing.T) {
 		})
 	}
 	if read > 0 || b.close() {
-		t.Errorf("%d items were read for a client that has gone", read)
+		t.Errorf("%d items were read for a disconnected client", read)
 	}
 }
 

@@ -290,7 +290,7 @@ func TestDatabaseUnavailable(t *testing.T) {
 			t.Errorf("%v %v: %d %s, %d rows; want %+v", r.err, r.headers, a.status, a.text, len(b.store.rows), r)
 		}
 		if strings.Contains(a.text, "column") {
-			t.Errorf("the answer tells of the database: %s", a.text)
+			t.Errorf("the response reveals database details: %s", a.text)
 		}
 	}
 	b.store.fails = []error{store.ErrUnavailable}
@@ -380,7 +380,7 @@ func TestServeDrains(t *testing.T) {
 	stop()
 	select {
 	case err := <-served:
-		t.Fatalf("Serve returned %v with a request under way", err)
+		t.Fatalf("Serve returned %v with a request in progress", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	close(leave)

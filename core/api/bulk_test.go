@@ -295,7 +295,7 @@ func TestBulkRefusesWrongFilters(t *testing.T) {
 // After a failure in the middle of a step, sending it again completes the rest.
 func TestBulkAfterDatabaseFailure(t *testing.T) {
 	b := outage(t, 60)
-	db := &failsLater{fakeStore: b.store, creates: 1}
+	db := &failingStore{fakeStore: b.store, creates: 1}
 	failing := setup(t, func(o *Options) { o.Store, o.Submitter.Store = db, db })
 	const body = `{"status":"failed","failure_reason":"no_workers","created_from":"2001-09-09T01:55:40Z"}`
 	a := failing.do("POST", executionsPath+"/retry", body)
@@ -308,13 +308,13 @@ func TestBulkAfterDatabaseFailure(t *testing.T) {
 	}
 }
 
-// failsLater is a store whose first creations succeed. Later ones time out.
-type failsLater struct {
+// failingStore is a store whose first creations succeed. Later ones time out.
+type failingStore struct {
 	*fakeStore
 	creates int
 }
 
-func (f *failsLater) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
+func (f *failingStore) Create(ctx context.Context, items []store.NewExecution) ([]store.Created, error) {
 	if f.creates--; f.creates < 0 {
 		return nil, context.DeadlineExceeded
 	}
@@ -339,7 +339,7 @@ func TestBulkRunsOneRequestAtATime(t *testing.T) {
 	b.Handler = server.Handler()
 	leave, _ := server.gates.bulk.takePlace(t.Context())
 	if a := b.count(`"status":"failed"`); a.status != 503 || a.header.Get("Retry-After") == "" || !strings.Contains(a.text, "requests by filter") {
-		t.Errorf("beside another one: %d %s", a.status, a.text)
+		t.Errorf("during another one: %d %s", a.status, a.text)
 	}
 	leave()
 	if a := b.count(`"status":"failed"`); a.status != 200 {

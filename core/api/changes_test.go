@@ -22,22 +22,22 @@ import (
 
 const changesPath = "/api/v1/changes"
 
-// streaming is a server of changes with real connections.
-type streaming struct {
+// streamServer is a server of changes with real connections.
+type streamServer struct {
 	*fakeStore
 	t      *testing.T
 	server *Server
 	url    string
 }
 
-func newStreaming(t *testing.T, change func(*streams)) *streaming {
+func newStreaming(t *testing.T, change func(*streams)) *streamServer {
 	t.Helper()
 	return newLimited(t, 0, change)
 }
 
 // newLimited returns a server with the given timeout for reading a request and for answering it, 0 for none.
 // A short timeout also fails requests that a busy machine delays.
-func newLimited(t *testing.T, limit time.Duration, change func(*streams)) *streaming {
+func newLimited(t *testing.T, limit time.Duration, change func(*streams)) *streamServer {
 	t.Helper()
 	db := &fakeStore{}
 	s := NewServer(Options{Store: db, Config: config.Default(config.Hardened), Log: slog.New(slog.DiscardHandler)})
@@ -50,11 +50,11 @@ func newLimited(t *testing.T, limit time.Duration, change func(*streams)) *strea
 	web.Config.ConnContext = withConnection
 	web.Start()
 	t.Cleanup(web.Close)
-	return &streaming{db, t, s, web.URL}
+	return &streamServer{db, t, s, web.URL}
 }
 
-// following is a client of the stream.
-type following struct {
+// followingClient is a client of the stream.
+type followingClient struct {
 	t     *testing.T
 	body  *bufio.Reader
 	close func()
@@ -62,7 +62,7 @@ type following struct {
 	last string
 }
 
-func (s *streaming) open(query, last string) (*http.Response, func()) {
+func (s *streamServer) open(query, last string) (*http.Response, func()) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), testenv.Patience())
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url+changesPath+query, http.NoBody)
@@ -82,18 +82,18 @@ func (s *streaming) open(query, last string) (*http.Response, func()) {
 	}
 }
 
-func (s *streaming) follow(query, last string) *following {
+func (s *streamServer) follow(query, last string) *followingClient {
 	s.t.Helper()
 	answer, end := s.open(query, last)
 	s.t.Cleanup(end)
 	if kind := answer.Header.Get("Content-Type"); answer.StatusCode != http.StatusOK || kind != "text/event-stream" {
 		s.t.Fatalf("%s: status %d, type %q", query, answer.StatusCode, kind)
 	}
-	return &following{t: s.t, body: bufio.NewReader(answer.Body), close: end}
+	return &followingClient{t: s.t, body: bufio.NewReader(answer.Body), close: end}
 }
 
 // block reads up to the next empty line and stores the id as a browser does.
-func (f *following) block() (fields map[string]string, err error) {
+func (f *followingClient) block() (fields map[string]string, err error) {
 	fields = make(map[string]string)
 	for {
 		line, err := f.body.ReadString('\n')
@@ -112,7 +112,7 @@ func (f *following) block() (fields map[string]string, err error) {
 }
 
 // next returns the next event as "EXECUTION STATUS".
-func (f *following) next() string {
+func (f *followingClient) next() string {
 	f.t.Helper()
 	for {
 		fields, err := f.block()
@@ -133,7 +133,7 @@ func (f *following) next() string {
 	}
 }
 
-func (f *following) expect(want ...string) {
+func (f *followingClient) expect(want ...string) {
 	f.t.Helper()
 	for _, w := range want {
 		if got := f.next(); got != w {
@@ -197,7 +197,7 @@ func TestHeldStreamReportsDelay(t *testing.T) {
 	for range 3 {
 		fields, err := f.block()
 		if err != nil || fields[""] != "" {
-			t.Fatalf("nothing holds it back, and it says %q (%v)", fields[""], err)
+			t.Fatalf("nothing holds the stream back, but its comment is %q (%v)", fields[""], err)
 		}
 	}
 	s.mu.Lock()
@@ -261,7 +261,7 @@ func TestStreamWaitsForTheDatabase(t *testing.T) {
 	s.fails = []error{fmt.Errorf("no such column")}
 	s.mu.Unlock()
 	if _, err := f.block(); err != io.EOF { //nolint:errorlint // a clean end is exactly this error
-		t.Errorf("after an error that stays the stream goes on: %v", err)
+		t.Errorf("the stream continues after a permanent error: %v", err)
 	}
 }
 
@@ -279,7 +279,7 @@ func TestStreamRefusals(t *testing.T) {
 	}
 	answer, end := s.open("?after=0", "nonsense")
 	if text, _ := io.ReadAll(answer.Body); answer.StatusCode != 400 || !strings.Contains(string(text), `"field":"Last-Event-ID"`) {
-		t.Errorf("a header that is none: %d %s", answer.StatusCode, text)
+		t.Errorf("an invalid header: %d %s", answer.StatusCode, text)
 	}
 	end()
 
@@ -345,7 +345,7 @@ func TestStreamsPerAddressAreLimited(t *testing.T) {
 	defer end()
 	text, _ := io.ReadAll(answer.Body)
 	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" || !strings.Contains(string(text), "Your address has 25 streams open") {
-		t.Errorf("one stream more of one address: %d %s", answer.StatusCode, text)
+		t.Errorf("one stream too many from one address: %d %s", answer.StatusCode, text)
 	}
 	// Another address still gets places.
 	r := httptest.NewRequest(http.MethodGet, changesPath, http.NoBody)
@@ -368,7 +368,7 @@ func TestDeletedPositionIsRefused(t *testing.T) {
 	defer end()
 	var p Problem
 	if err := json.NewDecoder(answer.Body).Decode(&p); err != nil || answer.StatusCode != http.StatusGone || p.Type != typePositionGone || !strings.Contains(p.Detail, "retention.transitions") {
-		t.Errorf("before what is deleted: status %d, %+v, %v", answer.StatusCode, p, err)
+		t.Errorf("before deleted changes: status %d, %+v, %v", answer.StatusCode, p, err)
 	}
 	for _, after := range []string{positions[1], "0"} {
 		s.follow("?after="+after, "").expect("3 requested")
@@ -386,7 +386,7 @@ func TestStreamEndsWhenChangesAreDeleted(t *testing.T) {
 	for {
 		fields, err := f.block()
 		if err != nil {
-			t.Fatalf("the stream ended without a word: %v", err)
+			t.Fatalf("the stream ended without an event: %v", err)
 		}
 		if fields["event"] == "gone" {
 			if !strings.Contains(fields["data"], typePositionGone) {
@@ -396,6 +396,6 @@ func TestStreamEndsWhenChangesAreDeleted(t *testing.T) {
 		}
 	}
 	if _, err := f.block(); err == nil {
-		t.Error("the stream goes on")
+		t.Error("the stream continues")
 	}
 }

@@ -31,8 +31,8 @@ const (
 	mostAnswer = maxPage + 64<<10
 )
 
-// counting is a response writer that counts bytes and keeps only the first ones.
-type counting struct {
+// countingWriter is a response writer that counts bytes and keeps only the first ones.
+type countingWriter struct {
 	header http.Header
 	status int
 	bytes  int
@@ -40,11 +40,11 @@ type counting struct {
 	text []byte
 }
 
-func (c *counting) Header() http.Header { return c.header }
+func (c *countingWriter) Header() http.Header { return c.header }
 
-func (c *counting) WriteHeader(status int) { c.status = status }
+func (c *countingWriter) WriteHeader(status int) { c.status = status }
 
-func (c *counting) Write(p []byte) (int, error) {
+func (c *countingWriter) Write(p []byte) (int, error) {
 	if c.status == 0 {
 		c.status = http.StatusOK
 	}
@@ -82,11 +82,11 @@ func (f *fakeStore) another() *fakeStore {
 	}
 }
 
-// cost is the cost of one request.
-type cost struct {
+// requestCost is the cost of one request.
+type requestCost struct {
 	processor time.Duration
 	memory    uint64
-	answer    *counting
+	answer    *countingWriter
 }
 
 // localRequest returns a request that hostguard accepts.
@@ -96,7 +96,7 @@ func localRequest(method, target string, body io.Reader) *http.Request {
 	return r
 }
 
-func measure(h http.Handler, asked string, a *attempt, body []byte) cost {
+func measure(h http.Handler, asked string, a *attempt, body []byte) requestCost {
 	method, path, _ := strings.Cut(asked, " ")
 	var from io.Reader = bytes.NewReader(body)
 	if a.unsized {
@@ -109,7 +109,7 @@ func measure(h http.Handler, asked string, a *attempt, body []byte) cost {
 	for i := 0; i < len(a.headers); i += 2 {
 		r.Header.Set(a.headers[i], a.headers[i+1])
 	}
-	w := &counting{header: http.Header{}, text: make([]byte, 0, mostProblem)}
+	w := &countingWriter{header: http.Header{}, text: make([]byte, 0, mostProblem)}
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
@@ -117,7 +117,7 @@ func measure(h http.Handler, asked string, a *attempt, body []byte) cost {
 	h.ServeHTTP(w, r)
 	ended, _ := processorTime()
 	runtime.ReadMemStats(&after)
-	return cost{ended - began, after.TotalAlloc - before.TotalAlloc, w}
+	return requestCost{ended - began, after.TotalAlloc - before.TotalAlloc, w}
 }
 
 // TestRequestCostStaysWithinBounds sends every request of worst to a server whose store is full. Only make
@@ -127,7 +127,7 @@ func TestRequestCostStaysWithinBounds(t *testing.T) {
 	if testenv.All() && !raced { // processor time is meaningful only on an idle machine
 		judged = 1
 	}
-	worstTime, worstMemory := cost{}, cost{}
+	worstTime, worstMemory := requestCost{}, requestCost{}
 	var slowest, largest string
 	for asked, attempts := range worst() {
 		for i := range attempts {

@@ -45,7 +45,7 @@ func TestDeadLettersAreListedInPages(t *testing.T) {
 		}
 	}
 	if a := b.do("GET", lettersPath+"/4", ""); !strings.Contains(a.text, `"body_base64":"/w=="`) {
-		t.Errorf("one whose body is no text: %s", a.text)
+		t.Errorf("one whose body is not text: %s", a.text)
 	}
 	if a := b.do("GET", lettersPath+"/9", ""); a.status != 404 {
 		t.Errorf("one that does not exist: %s", a.text)
@@ -60,7 +60,7 @@ func TestReplayRedispatchesScheduledExecution(t *testing.T) {
 	}
 	b.do("POST", lettersPath+"/1/replay", "")
 	if row := b.store.rows[0]; row.Epoch != 4 {
-		t.Errorf("a second replay took it back again: epoch %d", row.Epoch)
+		t.Errorf("a second replay reclaimed it, too: epoch %d", row.Epoch)
 	}
 }
 

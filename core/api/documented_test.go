@@ -21,18 +21,18 @@ import (
 	"handoff/docs"
 )
 
-// described validates requests and responses by the OpenAPI document. The published document allows new
+// documentChecker validates requests and responses by the OpenAPI document. The published document allows new
 // fields. Here its objects are closed, so that an undocumented field fails the tests.
-type described struct {
+type documentChecker struct {
 	doc    *openapi3.T
 	router routers.Router
 }
 
 // description returns the document of this package.
-var description = sync.OnceValues(func() (*described, error) { return describe(openAPI) })
+var description = sync.OnceValues(func() (*documentChecker, error) { return describe(openAPI) })
 
 // describe parses a document, which must be valid OpenAPI.
-func describe(source []byte) (*described, error) {
+func describe(source []byte) (*documentChecker, error) {
 	read := func(source []byte) (*openapi3.T, error) {
 		loader := openapi3.NewLoader()
 		doc, err := loader.LoadFromData(source)
@@ -63,7 +63,7 @@ func describe(source []byte) (*described, error) {
 		return nil, err
 	}
 	router, err := gorillamux.NewRouter(doc)
-	return &described{doc, router}, err
+	return &documentChecker{doc, router}, err
 }
 
 // join replaces the allOf of an object by the fields of the named objects, so that it can be closed. Its own
@@ -120,7 +120,7 @@ type exchange struct {
 
 // check returns an error if the document does not describe an exchange. Accepted requests must be described,
 // and so must all responses, including the refusal of an unknown path.
-func (d *described) check(ctx context.Context, e *exchange) error {
+func (d *documentChecker) check(ctx context.Context, e *exchange) error {
 	method := e.method
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -218,7 +218,7 @@ func undescribedHeader(response *openapi3.Response, got http.Header) error {
 }
 
 // checkEvents checks the data of a stream's events, the last of which may be cut off.
-func (d *described) checkEvents(response *openapi3.Response, stream []byte) error {
+func (d *documentChecker) checkEvents(response *openapi3.Response, stream []byte) error {
 	media := response.Content["text/event-stream"]
 	if media == nil {
 		return fmt.Errorf("the document does not describe a stream")

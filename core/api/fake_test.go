@@ -344,7 +344,7 @@ func (b *bundle) do(method, path, body string, headers ...string) answer {
 	b.t.Helper()
 	a := b.ask(method, path, body, headers...)
 	if err := json.Unmarshal([]byte(a.text), &a.json); err != nil && a.status != http.StatusNoContent && method != http.MethodHead {
-		b.t.Errorf("%s %s is answered with what is not JSON: %q", method, path, a.text)
+		b.t.Errorf("the response to %s %s is not JSON: %q", method, path, a.text)
 	}
 	if want := "application/problem+json"; a.status >= 400 && path != "/readyz" && a.header.Get("Content-Type") != want {
 		b.t.Errorf("%s %s: status %d has type %q, want %q", method, path, a.status, a.header.Get("Content-Type"), want)

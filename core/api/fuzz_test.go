@@ -60,7 +60,7 @@ func FuzzEndpoints(f *testing.F) {
 		r.Header.Set("Last-Event-ID", header)
 		db := newStore()
 		stored(2, `{"a":1}`)(db)
-		w := &deadlines{httptest.NewRecorder()}
+		w := &deadlineRecorder{httptest.NewRecorder()}
 		whole(t, db).ServeHTTP(w, r)
 		expectDocumented(t, &exchange{method: method, target: path + tail, sent: r.Header, body: []byte(body), status: w.Code, got: w.Header(), answer: w.Body.Bytes()})
 		if w.Code >= 500 && asked != "GET /readyz" {
@@ -69,19 +69,19 @@ func FuzzEndpoints(f *testing.F) {
 		if w.Code >= 400 && asked != "GET /readyz" && !strings.HasPrefix(path, "/playbooks/") {
 			var p Problem
 			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code || p.Type == "" || w.Header().Get("Content-Type") != "application/problem+json" {
-				t.Errorf("%s%s: %d is no problem: %s", asked, tail, w.Code, w.Body)
+				t.Errorf("%s%s: the response with status %d is not a problem: %s", asked, tail, w.Code, w.Body)
 			}
 		}
 		if n := w.Body.Len(); n > mostAnswer || w.Code >= 400 && n > mostProblem {
 			t.Errorf("%s%s: %d bytes with status %d", asked, tail, n, w.Code)
 		}
 		if kind := w.Header().Get("Content-Type"); kind == "application/json" && !json.Valid(bytes.TrimSpace(w.Body.Bytes())) {
-			t.Errorf("%s%s: no JSON: %s", asked, tail, w.Body)
+			t.Errorf("%s%s: not JSON: %s", asked, tail, w.Body)
 		}
 	})
 }
 
-// deadlines is a response recorder that accepts write deadlines, which streams need.
-type deadlines struct{ *httptest.ResponseRecorder }
+// deadlineRecorder is a response recorder that accepts write deadlines, which streams need.
+type deadlineRecorder struct{ *httptest.ResponseRecorder }
 
-func (*deadlines) SetWriteDeadline(time.Time) error { return nil }
+func (*deadlineRecorder) SetWriteDeadline(time.Time) error { return nil }

@@ -109,7 +109,7 @@ func TestServerReloadsRenewedCertificates(t *testing.T) {
 	expect("at first", serial(first, tls.VersionTLS13), 1)
 	second := certificate(t, dir, 2)
 	now = now.Add(certificateCheck - 1)
-	expect("before the files are looked at again", serial(first, tls.VersionTLS12), 1)
+	expect("before the files are checked again", serial(first, tls.VersionTLS12), 1)
 	now = now.Add(1)
 	expect("after a renewal", serial(second, tls.VersionTLS12), 2)
 
@@ -122,8 +122,8 @@ func TestServerReloadsRenewedCertificates(t *testing.T) {
 			key, _ := os.ReadFile(filepath.Join(other, "tls.key"))
 			put(t, filepath.Join(dir, "tls.key"), string(key), 4)
 		},
-		"with a file that is no certificate": func() { put(t, filepath.Join(dir, "tls.crt"), "nonsense", 5) },
-		"without a file":                     func() { _ = os.Remove(filepath.Join(dir, "tls.key")) },
+		"with a file that is not a certificate": func() { put(t, filepath.Join(dir, "tls.crt"), "nonsense", 5) },
+		"without a file":                        func() { _ = os.Remove(filepath.Join(dir, "tls.key")) },
 	} {
 		broken()
 		log.Reset()
@@ -137,7 +137,7 @@ func TestServerReloadsRenewedCertificates(t *testing.T) {
 	}
 	third := certificate(t, dir, 6)
 	now = now.Add(certificateCheck)
-	expect("after it was mended", serial(third, tls.VersionTLS13), 6)
+	expect("after the repair", serial(third, tls.VersionTLS13), 6)
 
 	// Older versions get no connection, and plain HTTP gets a plain response.
 	pool := x509.NewCertPool()
@@ -145,7 +145,7 @@ func TestServerReloadsRenewedCertificates(t *testing.T) {
 	old := tls.Dialer{Config: &tls.Config{RootCAs: pool, ServerName: "localhost", MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS11}}
 	if conn, err := old.DialContext(t.Context(), "tcp", l.Addr().String()); err == nil {
 		_ = conn.Close()
-		t.Error("TLS 1.1 is spoken")
+		t.Error("TLS 1.1 is accepted")
 	}
 	answer, err := http.Get("http://" + l.Addr().String() + executionsPath) //nolint:noctx // the test ends with the server
 	if err != nil {

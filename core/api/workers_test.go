@@ -76,7 +76,7 @@ func TestCordonAndDrain(t *testing.T) {
 			t.Errorf("%s %s: %+v, answered %s", c.path, c.body, b.store.cordons, a.text)
 		}
 		if c.status != http.StatusOK && len(b.store.cordons) != 0 {
-			t.Errorf("%s %s was refused and carried out", c.path, c.body)
+			t.Errorf("%s %s was refused, but carried out", c.path, c.body)
 		}
 	}
 }

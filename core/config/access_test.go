@@ -88,7 +88,7 @@ func TestTokenErrorsRevealNoTokens(t *testing.T) {
 		var out bytes.Buffer
 		e.Print(&out)
 		if all := out.String() + problems.Error(); strings.Contains(all, "s3cr3t") {
-			t.Errorf("%s is repeated:\n%s", file, all)
+			t.Errorf("%s is revealed:\n%s", file, all)
 		}
 	}
 	_, problems := Load(Input{File: "c.yaml", Data: []byte(addresses), Environ: []string{`HANDOFF_API_TOKENS=[{"name": "a", "token": "s3cr3t", "rights": "read"}]`}})
@@ -136,7 +136,7 @@ func TestExposedServerNeedsTokenOrInsecure(t *testing.T) {
 		}
 		for _, p := range found {
 			if !strings.HasPrefix(e.Locate(p).Where(), "c.yaml:3:") {
-				t.Errorf("%s: %v is told without its place", settings, p)
+				t.Errorf("%s: %v is reported without its position", settings, p)
 			}
 		}
 	}

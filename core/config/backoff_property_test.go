@@ -23,7 +23,7 @@ func TestBackoffStaysWithinBounds(t *testing.T) {
 			t.Fatalf("backoff %v is outside of [%v, %v]", got, lowest, highest)
 		}
 		if limit := time.Duration(r.MaxBackoffSecs) * time.Second; highest > limit || lowest < 0 {
-			t.Fatalf("[%v, %v] leaves 0 to the cap of %v", lowest, highest, limit)
+			t.Fatalf("[%v, %v] exceeds 0 to the cap of %v", lowest, highest, limit)
 		}
 		if next, _ := r.BackoffBounds(n + 1); next < lowest {
 			t.Fatalf("the lower bound falls from %v to %v after attempt %d", lowest, next, n)

@@ -91,7 +91,7 @@ func TestContradictorySettingsAreRefused(t *testing.T) {
 			keys = append(keys, p.Key)
 		}
 		if !strings.Contains(strings.Join(keys, " "), key) {
-			t.Errorf("a senseless %s is not refused (refused: %v)", key, keys)
+			t.Errorf("a contradictory %s is not refused (refused: %v)", key, keys)
 		}
 	}
 }
@@ -145,6 +145,6 @@ func TestBackoffStaysInWindow(t *testing.T) {
 		t.Error(err)
 	}
 	if lowest, highest := r.BackoffBounds(0); lowest != 800*time.Millisecond || highest != 1200*time.Millisecond {
-		t.Errorf("the first backoff lies between %v and %v, it should be 800ms and 1.2s", lowest, highest)
+		t.Errorf("the first backoff is between %v and %v, want 800ms and 1.2s", lowest, highest)
 	}
 }

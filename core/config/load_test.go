@@ -192,14 +192,14 @@ func TestMessagesRevealNoSecrets(t *testing.T) {
 		var out bytes.Buffer
 		e.Print(&out)
 		if all := out.String() + problems.Error(); strings.Contains(all, secret) {
-			t.Errorf("%s is repeated:\n%s", file, all)
+			t.Errorf("a secret of %s is revealed:\n%s", file, all)
 		}
 	}
 	e, problems := Load(Input{Environ: []string{"HANDOFF_API_TOKEN=s3cr3t ", "HANDOFF_DATABASE_URL=://s3cr3t"}})
 	var out bytes.Buffer
 	e.Print(&out)
 	if all := out.String() + problems.Error(); strings.Contains(all, secret) {
-		t.Errorf("the environment is repeated:\n%s", all)
+		t.Errorf("a secret of the environment is revealed:\n%s", all)
 	}
 }
 
@@ -227,7 +227,7 @@ func TestEveryKeyHasUniqueVariable(t *testing.T) {
 			t.Errorf("%s sets both %s and %s", name, other, l.Path)
 		}
 		if foreignVariable.MatchString(name) {
-			t.Errorf("%s, which sets %s, is passed over as foreign", name, l.Path)
+			t.Errorf("%s, which sets %s, is ignored as foreign", name, l.Path)
 		}
 		seen[name] = l.Path
 	}
@@ -248,7 +248,7 @@ func FuzzLoad(f *testing.F) {
 		lines := 1 + bytes.Count(data, []byte("\n"))
 		for _, p := range problems {
 			if p.Line < 0 || p.Line > lines || p.Line > 0 && p.Column < 1 || p.Message == "" {
-				t.Errorf("a problem nowhere: %+v", p)
+				t.Errorf("a problem without a place: %+v", p)
 			}
 			_ = p.Error()
 		}

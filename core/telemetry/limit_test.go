@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// counted counts the calls for a figure.
-type counted struct {
+// countingRecorder counts the calls for a figure.
+type countingRecorder struct {
 	Discard
 	lines map[string]int64
 }
 
-func (c *counted) Add(f Figure, n int64, l Labels) {
+func (c *countingRecorder) Add(f Figure, n int64, l Labels) {
 	if f == LogLinesSuppressed {
 		c.lines[l[0]] += n
 	}
@@ -23,7 +23,7 @@ func (c *counted) Add(f Figure, n int64, l Labels) {
 
 func TestLimitedLoggerSummarizesSuppressedLines(t *testing.T) {
 	var out bytes.Buffer
-	now, seen := time.Hour, &counted{lines: make(map[string]int64)}
+	now, seen := time.Hour, &countingRecorder{lines: make(map[string]int64)}
 	log := Limited(slog.New(slog.NewTextHandler(&out, nil)), func() time.Duration { return now }, seen).With(slog.String("worker", "w"))
 	for range 1000 {
 		log.Info("garbage came")

@@ -21,17 +21,17 @@ import (
 // The tests run in synctest bubbles. Time there is virtual, for clock.New() too, so the mock's real sleeps
 // take no time and let other goroutines run. A leaked goroutine fails the test.
 
-// stepped is a clock whose wall clock can be stepped. It overrides only Now.
-type stepped struct {
+// steppedClock is a clock whose wall clock can be stepped. It overrides only Now.
+type steppedClock struct {
 	clock.Clock
 	by atomic.Int64
 }
 
-func (s *stepped) Now() time.Time { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
+func (s *steppedClock) Now() time.Time { return s.Clock.Now().Add(time.Duration(s.by.Load())) }
 
 func TestMonotonicIgnoresWallClockSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &stepped{Clock: clock.New()}
+		c := &steppedClock{Clock: clock.New()}
 		c.by.Store(int64(time.Hour))
 		h := New(Options{Clock: c})
 		if m := h.Monotonic(); m != 0 {
@@ -181,7 +181,7 @@ func TestSignalIsBinary(t *testing.T) {
 		})
 		pass(time.Second)
 		if err := waiter.Wait(bg); err != nil || !ok.Load() {
-			t.Error("a wait that nobody ends in time returns false")
+			t.Error("a wait without a Set did not return false after its time")
 		}
 		ended, cancel := h.WithCancel(bg)
 		cancel()
@@ -190,7 +190,7 @@ func TestSignalIsBinary(t *testing.T) {
 			t.Errorf("ended context: %v, %v", ok, err)
 		}
 		if ok, err := s.Wait(bg, host.Forever); !ok || err != nil {
-			t.Errorf("an ended context took the signal: %v, %v", ok, err)
+			t.Errorf("an ended context consumed the signal: %v, %v", ok, err)
 		}
 	})
 }
@@ -269,7 +269,7 @@ func TestUint64N(t *testing.T) {
 		same = same && own.Uint64N(1<<63) == other.Uint64N(1<<63)
 	}
 	if same {
-		t.Error("two hosts of their own seeds draw the same numbers")
+		t.Error("two hosts with different seeds draw the same numbers")
 	}
 	defer func() {
 		if recover() == nil {

@@ -71,7 +71,7 @@ func TestSecondInterruptEndsStoppingProcess(t *testing.T) {
 			for !strings.HasSuffix(said, line+"\n") {
 				text, err := lines.ReadString('\n')
 				if said += text; err != nil {
-					t.Fatalf("%v: the process ended before it said %q:\n%s", c.first, line, said)
+					t.Fatalf("%v: the process ended before it logged %q:\n%s", c.first, line, said)
 				}
 			}
 		}
