@@ -19,7 +19,7 @@ func Mutants() []Mutant {
 		// A row of the registry is removed by an index that another task has made stale.
 		withoutLock("registry-removes-without-its-lock", registry, "r.mu", `
 	r.mu.Lock()
-	if r.taken() >= r.capacity {
+	if r.takenSlots() >= r.capacity {
 		r.fullUntil = now
 	}
 	for _, e := range gone {
