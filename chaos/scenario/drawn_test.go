@@ -30,7 +30,9 @@ func (e *endDrawer) drawEnd(how string, lo, hi time.Duration) time.Duration {
 	}
 	return lo
 }
+
 func (e *endDrawer) Duration(lo, hi time.Duration) time.Duration { return e.drawEnd("uniform", lo, hi) }
+
 func (e *endDrawer) LogDuration(lo, hi time.Duration) time.Duration {
 	return e.drawEnd("log_uniform", lo, hi)
 }

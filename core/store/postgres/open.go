@@ -150,7 +150,7 @@ func Open(ctx context.Context, url string, options Options) (*Store, error) {
 	return s, nil
 }
 
-// ErrNoSchema: the database lacks migrations that this program needs.
+// ErrNoSchema means that the database lacks migrations that this program needs.
 var ErrNoSchema = errors.New("the database's schema is behind this program; an executor brings it up to date when it starts, if database.migrate is true, and so does `executor migrate up`")
 
 // SchemaReady returns ErrNoSchema while the database lacks a migration that this program knows. It returns a
